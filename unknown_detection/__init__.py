@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         oscr,
     )
     from unknown_detection.evaluation.models.features import Features, Head
+    from unknown_detection.evaluation.models.text import TextModel
     from unknown_detection.evaluation.releases import load
     from unknown_detection.evaluation.report.report import report
     from unknown_detection.evaluation.run import run
@@ -56,6 +57,7 @@ _DEFINED = {
     "evaluation.features.extract": ("extract",),
     "evaluation.metrics.metrics": ("aupr_in", "aupr_out", "augrc", "aurc", "auroc", "fpr_at_95_tpr", "metric", "oscr"),
     "evaluation.models.features": ("Features", "Head"),
+    "evaluation.models.text": ("TextModel",),
     "evaluation.releases": ("load",),
     "evaluation.evaluate": ("evaluate",),
     "evaluation.report.report": ("report",),
@@ -73,6 +75,7 @@ __all__ = [
     "EvaluationError",
     "Features",
     "Head",
+    "TextModel",
     "augrc",
     "aupr_in",
     "aupr_out",

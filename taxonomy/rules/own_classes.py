@@ -106,11 +106,11 @@ def _resolve(class_id: str, name: str) -> _Resolved:
         except TaxonomyError:
             return _Resolved(ComparedClass(class_id, name))
         return _Resolved(ComparedClass(class_id, name, (row,), _words(wordnet.lemmas(row))))
-    senses = _senses(name)
+    senses = senses_of(name)
     return _Resolved(ComparedClass(class_id, name, senses[:1], _words([name])), senses)
 
 
-def _senses(name: str) -> tuple[int, ...]:
+def senses_of(name: str) -> tuple[int, ...]:
     """Return the senses of a name as a noun, the most frequent first, of its first spelling that has any.
 
     It is spelled as separate words, with hyphens and as one word, each with and without plural endings.

@@ -374,8 +374,8 @@ def test_seeds_of_rows_are_pinned():
 
 def test_what_the_table_says_holds():
     readers = [method for method in DETECTORS.values() if method.reads == "images"]
-    assert len(readers) == 9
+    assert len(readers) == 10
     fitted = {method.name for method in readers if method.fits_on != "none"}
     assert fitted == {"adascale_a", "adascale_l", "gram"}
     for method in readers:
-        assert set(method.image_pass.depends_on) == set(method.parameters()) - {"upper"}  # which AdaSCALE searches
+        assert set(method.image_pass.depends_on) == set(method.parameters()) - {"upper", "weight"}  # of the scores

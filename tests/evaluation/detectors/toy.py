@@ -8,12 +8,13 @@ CLASSES, WIDTH, BLOCKS = 4, 12, (5, 8, 12)
 
 
 def toy_head(seed=0):
-    """A layer that reads three features for each class and a little of the others."""
+    """A layer that reads three features for each class and a little of the others; negatives read all alike."""
     random = np.random.default_rng(seed)
     own = np.repeat(np.eye(CLASSES), WIDTH // CLASSES, axis=1)
     return Head(
         weight=(own - 0.2 + 0.1 * random.normal(size=own.shape)).astype(np.float32),
         bias=random.normal(scale=0.1, size=CLASSES).astype(np.float32),
+        negatives=random.gamma(4, 0.25, size=(120, WIDTH)).astype(np.float32),
     )
 
 

@@ -43,6 +43,7 @@ from unknown_detection.help import ESSENTIALS, helpful
     required=True,
     help="Folder for the features; later runs on the same model and release add splits to it.",
 )
+@options.texts
 @options.run_options
 @options.cluster_options
 @click.option(

@@ -81,7 +81,7 @@ def model(*, required: bool) -> Decorator[Any]:
             type=FILE,
             help="CSV file with the columns class,index: the logit of each class of the release, for a model of more "
             "classes. Not needed for ImageNet's, where the release names its classes by wnids, or by transformers' "
-            "labels.",
+            "labels. For a model with text the columns class,name: what prompts say in place of the classes' names.",
         ),
         click.option(
             "--accept",
@@ -160,6 +160,24 @@ detectors = _combined(
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."),
 )
 """--detectors, --detector, --fit-splits, --no-search, --set, --at-known and --seed."""
+
+texts = _combined(
+    click.option(
+        "--prompt",
+        "prompts",
+        metavar="TEXT",
+        multiple=True,
+        help="Of a model with text: what the name of a class is put into at {}, in place of the model's own, such as "
+        "'a photo of a {}.'; repeated, a class's embedding is the mean.",
+    ),
+    click.option(
+        "--negatives",
+        is_flag=True,
+        help="Of a model with text: also embed negative labels for neglabel, nouns of WordNet that are unlike the "
+        "classes and no kinds of them, listed in negatives.csv.",
+    ),
+)
+"""--prompt and --negatives."""
 
 metrics = click.option(
     "--metrics",

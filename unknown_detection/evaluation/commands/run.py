@@ -35,6 +35,7 @@ from unknown_detection.help import ESSENTIALS
     help="CSV with a line for each of several models: the column model and, where needed, weights, classes and "
     "accuracy. Models of libraries have their published weights without a file. In place of --model.",
 )
+@options.texts
 @options.detectors
 @options.metrics
 @options.intervals

@@ -81,6 +81,7 @@ def command(
     from unknown_detection.evaluation.features.runner import Runner
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
+    from unknown_detection.evaluation.models.text import Texts
     from unknown_detection.evaluation.report.report import short_results
     from unknown_detection.evaluation.scoring.run import score
 
@@ -101,7 +102,9 @@ def command(
         how: Any = {"pretrained": pretrained is not None, "classes": classes, "device": device}
         config, _, split = store.splits[0].partition("/")
         images = opened.images
-        ready = open_model(name, weights, labels, **how, images=lambda: images(config, split).image(0).size)
+        texts = Texts(lambda: store.identity.texts, store.identity.prompts)
+        how |= {"images": lambda: images(config, split).image(0).size, "texts": texts}
+        ready = open_model(name, weights, labels, **how)
         runner = Runner(opened, ready, batch_size, workers)
     scores = score(
         [store, *members],

@@ -28,6 +28,7 @@ from unknown_detection.evaluation.detectors import (
     openmax,
     penultimate,
     shaping,
+    text,
 )
 from unknown_detection.evaluation.detectors.base import FEATURES, LOGITS, Detector, RowDetector
 from unknown_detection.evaluation.detectors.images import (
@@ -96,18 +97,20 @@ from unknown_detection.evaluation.detectors.recent.ras import RAS
 from unknown_detection.evaluation.detectors.recent.vra import VRA
 from unknown_detection.evaluation.detectors.recent.weiper import WeiPer
 from unknown_detection.evaluation.detectors.shaping import ASH, ASHB, ASHP, DICE, SCALE, ReAct
+from unknown_detection.evaluation.detectors.text import GLMCM, MCM, NegLabel
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GMM", "KNN", "MSP", "NACUE", "NCI", "NECO", "ODIN",
-    "OODL", "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL", "CADRef", "CADet",
-    "CARef", "CoP", "CoRP", "CombOOD", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF", "EnsR", "EnsV",
-    "Entropy", "GradNorm", "Gram", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm", "MCDropout",
-    "MCDropoutMI", "Mahalanobis", "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits", "MahalanobisPP",
-    "MahalanobisRadial", "Margin", "MaxLogit", "MutualInformation", "NNGuide", "ODINMaxLogit", "OpenMax", "RankFeat",
-    "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM", "WeiPer", "table",
+    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GLMCM", "GMM", "KNN", "MCM", "MSP", "NACUE", "NCI",
+    "NECO", "ODIN", "OODL", "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL",
+    "CADRef", "CADet", "CARef", "CoP", "CoRP", "CombOOD", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF",
+    "EnsR", "EnsV", "Entropy", "GradNorm", "Gram", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm",
+    "MCDropout", "MCDropoutMI", "Mahalanobis", "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits",
+    "MahalanobisPP", "MahalanobisRadial", "Margin", "MaxLogit", "MutualInformation", "NNGuide", "NegLabel",
+    "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM",
+    "WeiPer", "table",
 ]  # fmt: skip
 
 
@@ -118,7 +121,7 @@ def __dir__() -> list[str]:
 
 _RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, combood, nac, adascale, gram)
 
-_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, learned)
+_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, text, learned)
 
 DETECTORS: Mapping[str, Detector] = {
     kind.name: kind()
@@ -138,12 +141,13 @@ _OF_LAYERS = {
 
 
 def _needs(one: Detector) -> list[str]:
-    """List what a detector needs: logits, features, the head, rows to fit on, images, models, scores, a library."""
+    """List what a detector needs: logits, features, the head or texts, rows to fit on, images, models, and so on."""
     layers = getattr(one, "inputs", ()) or (getattr(one, "layer", "blocks"),)
     read = [_BESIDES[one.reads]] if one.reads in _BESIDES else [_OF_LAYERS[layer] for layer in layers]
     scores = [f"scores of {' '.join(one.base_methods)}"] if one.base_methods else []
     rows = [] if one.fits_on == "none" else [one.fits_on]
-    return [*(scores or read), *(["head"] if one.reads_head else []), *rows, *one.requires]
+    head = ["text" if isinstance(one, MCM) else "head"] if one.reads_head else []
+    return [*(scores or read), *head, *rows, *one.requires]
 
 
 def _cost(one: Detector) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.own import Checked, Own
+from unknown_detection.evaluation.detectors.text import ADAPTING
 from unknown_detection.evaluation.errors import EvaluationError, find_name, one_line, require_known
 
 Settings = Mapping[str, Mapping[str, Any]]
@@ -43,6 +44,12 @@ def choose(detectors: str | Own | Iterable[str | Own] | None, settings: Settings
     for one in [] if detectors is None else _listed(detectors):
         names = [name.strip() for name in one.split(",") if name.strip()] if isinstance(one, str) else []
         everything = everything or "all" in names
+        for name in names:
+            if name.lower() in ADAPTING:
+                raise EvaluationError(
+                    f"{name} adapts to the rows that it scores, so that the score of one depends on others and on "
+                    "their order. Leave it out, or take neglabel, which has negative labels of its own."
+                )
         names = [find_name("detector", name, DETECTORS) for name in names if name != "all"]
         for detector in [DETECTORS[name] for name in names] if isinstance(one, str) else [_instance(one)]:
             if scored.setdefault(detector.name, detector) is not detector:

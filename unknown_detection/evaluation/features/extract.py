@@ -18,15 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.executors.base import Executor
-from unknown_detection.evaluation.errors import EvaluationError, a_kind
+from builders.storage.text_files import read_csv
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, evaluation_errors, require_known
 from unknown_detection.evaluation.features.runner import ComputeParts, Opening, Runner, fill, on_a_cluster, outputs_of
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.files import VERIFY
 from unknown_detection.evaluation.models.models import Model, open_model
+from unknown_detection.evaluation.models.text import Texts, has_texts, texts_of
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.terminal.interrupts import stopping_says
 from unknown_detection.terminal.progress import Log, bar
-from unknown_detection.words import quantity
+from unknown_detection.words import first_few, quantity
 
 TEST = "test"
 """Name of the splits whose labelled rows the accuracy is taken on."""
@@ -49,6 +51,8 @@ def extract(
     weights: str | Path | None = None,
     pretrained: bool = False,
     classes: str | Path | None = None,
+    prompts: Sequence[str] = (),
+    negatives: bool = False,
     accuracy: float | None = None,
     accept: bool = False,
     device: str = "auto",
@@ -77,10 +81,10 @@ def extract(
     a CPU, features differ by less than 1e-5 of a column's largest value.
 
     Args:
-        model: a `torch.nn.Module`, which is copied and left as it is; or `timm:NAME`, `torchvision:NAME`,
-            `transformers:ORG/NAME[@COMMIT]` or `FILE.py:FUNCTION`, a function that returns one. Features are bound to
-            it by the digest of its weights, its code's name and what is known of its preprocessing, and by its logits
-            of fixed inputs.
+        model: a `torch.nn.Module` or a `TextModel`, which are copied and left as they are; or `timm:NAME`,
+            `torchvision:NAME`, `transformers:ORG/NAME[@COMMIT]`, `open_clip:ORG/NAME[@COMMIT]` or `FILE.py:FUNCTION`,
+            a function that returns one. Features are bound to it by the digest of its weights, its code's name and
+            what is known of its preprocessing, and by its logits of fixed inputs.
         release: a release, or its folder or ORG/NAME on the Hub.
         splits: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all. Their
             configs must have the same classes.
@@ -93,6 +97,10 @@ def extract(
         pretrained: take the weights that are published under the model's name.
         classes: CSV with the columns `class,index` that maps the release's classes to the logits of a model by name
             that has more; not needed for heads of ImageNet where the classes are wnids.
+            For a text model it has the columns `class,name` instead: what prompts say in place of the classes' names.
+        prompts: of a text model, such as ["a photo of a {}."], in place of its own; each has one {}.
+        negatives: also embed negative labels for `neglabel`, chosen by NegMining among WordNet's nouns without the
+            classes and their kinds; the folder lists them in `negatives.csv`, and in `excluded.csv` what is left out.
         accuracy: published top-1 accuracy in percent on all classes of the model; None for what its metadata says.
         accept: go on where the accuracy on known test rows differs from the published one (`receipt`), and record it.
         device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: that of a module that is not on the CPU, else CUDA if this
@@ -139,8 +147,11 @@ def extract(
         device, workers = on_a_cluster(device, workers)
     # For tasks it is opened here to say what it is, and this machine may have no GPU.
     place = device if executor is None else "cpu"
-    how: dict[str, Any] = {"pretrained": pretrained, "preprocessing": preprocessing, "classes": labels}
+    texts = Texts(lambda: class_texts(opened, [config for config, _ in chosen], names, labels), prompts)
+    how: dict[str, Any] = {"pretrained": pretrained, "preprocessing": preprocessing, "classes": labels, "texts": texts}
     ready = open_model(model, file, names, **how, device=place, images=lambda: opened.images(*chosen[0]).image(0).size)
+    if (negatives or prompts) and not has_texts(ready.module):
+        raise EvaluationError(f"{ready.name} reads no texts. Leave negatives= and prompts= out, or give a text model.")
     identity = identify(opened, ready, names, accuracy)
     root = None if cache is None else Path(cache)
     existing = None if root is None else FeatureStore.check(root, identity)
@@ -158,7 +169,8 @@ def extract(
         import torch
 
         source, spec = (opened.source, opened.revision, opened.digest), (model, file, names, pretrained, labels)
-        runner.opening = Opening(source, spec, ready.digest, device, torch.get_num_threads())
+        threads = torch.get_num_threads()
+        runner.opening = Opening(source, spec, ready.digest, device, threads, texts_of(ready.module))
         executor.run([ComputeParts(runner, outputs_of, None, Path(), "", chosen[0], ())], lambda images, size: None)
     store = FeatureStore.begin(root, identity, ready.head)
     store.runner = runner if executor is None else None
@@ -167,6 +179,10 @@ def extract(
     kept = "what is finished is kept. Run the same command again to continue." if root else "nothing was kept."
     with store.writing() if share is None else contextlib.nullcontext(), stopping_says(f"stopped; {kept}"):
         store.ask({key: opened.rows(*key) for key in chosen})
+        if negatives:
+            from unknown_detection.evaluation.features.negatives import write_negatives  # reads WordNet
+
+            write_negatives(store, ready, log)
         # Tests first: a wrong receipt ends the run before the rest is computed.
         for is_test in (True, False):
             keys = [key for key in chosen if (key[1] == TEST) is is_test]
@@ -186,6 +202,28 @@ def extract(
     return store
 
 
+@evaluation_errors()
+def class_texts(
+    release: Release, configs: Sequence[str], names: Sequence[str], file: Path | None = None
+) -> tuple[str, ...]:
+    """Return what prompts say for each class, with spaces for underscores.
+
+    It is the label, or where the label is an id of the source, such as a wnid, the class's name in the rows of some
+    configs; or as a file says, a CSV with the columns class,name.
+    """
+    texts = {name: name for name in names}
+    for config in configs:
+        for split in release.splits(config):
+            rows = release.rows(config, split).select(["class_id", "class_name"])
+            rows = rows.filter(pc.is_in(rows["class_id"], value_set=pa.array(names)))
+            texts |= dict(zip(*rows.to_pydict().values(), strict=True))
+    if file is not None:
+        given = {cells["class"]: cells["name"] for _, cells in read_csv(file, ("class", "name"), "Write it so.")}
+        require_known("class of the release", given, texts)
+        texts |= given
+    return tuple(texts[name].replace("_", " ") for name in names)
+
+
 def _check_accuracy(store: FeatureStore, keys: Sequence[Key], accept: bool, log: Log) -> None:
     """Log a model's receipt, and check it; with shares it is that of the splits that are complete."""
     complete = store.by_config()
@@ -200,6 +238,7 @@ def _check_accuracy(store: FeatureStore, keys: Sequence[Key], accept: bool, log:
 def identify(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
     """Return the identity of a model's features of a release."""
     keys = [(config, split) for config in release.configs for split in release.splits(config)]
+    texts, prompts = texts_of(model.module)
     sides = {"/".join(key): release.prepared(*key) for key in keys}
     return Identity(
         release_digest=release.digest,
@@ -212,6 +251,8 @@ def identify(release: Release, model: Model, label_names: tuple[str, ...], accur
         source=dict(model.source) | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"}),
         linear=model.layers.linear,
         probed=model.probed,
+        texts=texts,
+        prompts=prompts,
     )
 
 
@@ -228,6 +269,8 @@ def _describe(release: Release, model: Model, device: str, identity: Identity, k
             f"no block features of {', '.join(model.layers.skipped)}, which do not run or give no features per image; "
             "name blocks in the model's attribute `feature_blocks`"
         )
+    if again := [name for name in dict.fromkeys(identity.texts) if identity.texts.count(name) > 1]:
+        log(f"         several classes are called {first_few(again)}; tell them apart with classes=")
     if model.dropout.always:
         log("dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks")
     for key in map("/".join, keys):
@@ -298,6 +341,7 @@ def receipt(store: FeatureStore, keys: Iterable[Key]) -> Receipt:
     published, logits, width = (source.pop(name, "") for name in ("accuracy", "logits", "width"))
     lines = [f"weights  {', '.join(f'{name} {text}' for name, text in sorted(source.items()))}"] if source else []
     lines.append(f"input    {', '.join(f'{name} {value}' for name, value in sorted(identity.preprocessing.items()))}")
+    lines += [f"prompts  {' | '.join(identity.prompts)}"] if identity.prompts else []
     classes = len(identity.label_names)
     differences = []
     for config, split in keys:

@@ -24,6 +24,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.table import Columns, Numbers, RowTable, block_column, differences
 from unknown_detection.evaluation.models.models import Model, check_device, open_model, out_of_memory, pick_device
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, load_batches
+from unknown_detection.evaluation.models.text import Texts
 from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.precision import FLOAT32
 from unknown_detection.terminal.progress import Progress, log
@@ -71,8 +72,8 @@ class Opening:
     """Opens the driver's release and model in a worker, once for all of its tasks.
 
     `release` has its `source`, `revision` and `digest`, `model` the arguments of `open_model` but for the device, in
-    its order; `device` is `cpu`, or `cuda` for the GPU that a task is given. On the number of `threads` of torch on
-    the CPU the last digits depend.
+    its order, and `texts` the names and prompts of a text model; `device` is `cpu`, or `cuda` for the GPU that a task
+    is given. On the number of `threads` of torch on the CPU the last digits depend.
     """
 
     release: tuple[str, str | None, str]
@@ -80,6 +81,7 @@ class Opening:
     model_digest: str
     device: str
     threads: int
+    texts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def __call__(self) -> tuple[Release, Model]:
         """Open both; raises as `load` and `open_model`, or if a digest is not the driver's."""
@@ -90,7 +92,9 @@ class Opening:
         spec, weights, names, pretrained, classes = self.model
         try:
             release = load(source, revision)
-            model = open_model(spec, weights, names, pretrained=pretrained, classes=classes, device=self.device)
+            said = Texts(lambda: self.texts[0], self.texts[1])
+            how: dict[str, Any] = {"pretrained": pretrained, "classes": classes, "texts": said}
+            model = open_model(spec, weights, names, **how, device=self.device)
         except EvaluationError as error:
             raise EvaluationError(f"On the node {platform.node()}: {error}") from error
         expected = {f"release {source}": (release.digest, digest), f"model {spec}": (model.digest, self.model_digest)}

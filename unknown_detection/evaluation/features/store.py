@@ -2,6 +2,7 @@
 
 DIR/identity.json                    the release and the model, by digest
 DIR/head.arrow                       the model's last linear layer
+DIR/negatives.arrow                  negative labels of a text model and their embeddings, where asked for
 DIR/index/<config>/<split>.arrow     ids and labels of the splits that were asked for
 DIR/features/*.arrow                 logits, penultimate features and pooled blocks by id
 DIR/passes/<pass>/*.arrow            outputs of a second pass over the images, for detectors that need one
@@ -45,6 +46,8 @@ FORMAT = 4
 
 _RECORD = "identity.json"
 
+NEGATIVES = "negatives.arrow"
+
 
 class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Says of which release and which model the features in a folder are.
@@ -62,6 +65,8 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         source: what is said of the weights (`receipt`): where they were published, their published accuracy, and which
             of their logits are the classes. Features with the same digests may say something else of them.
         probed: logits of fixed inputs, see `Model.probed`; empty where it was not recorded.
+        texts: of a text model, what prompts say for each class; empty for others.
+        prompts: of a text model.
         accepted: differences from the published accuracy in spite of which an extraction went on.
     """
 
@@ -75,6 +80,8 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     linear: bool = True
     source: Mapping[Text, Text] = {}
     probed: tuple[float, ...] = ()
+    texts: tuple[Text, ...] = ()
+    prompts: tuple[Text, ...] = ()
     accepted: tuple[Text, ...] = ()
 
 
@@ -271,8 +278,12 @@ class FeatureStore:
         """The model's last linear layer; None if the logits are not its output."""
         if not self.identity.linear:
             return None
-        layer = read_columns(self.root / "head.arrow", self.of)
-        return Head(to_numpy(layer["weight"]), to_numpy(layer["bias"]))
+        layer, negatives = read_columns(self.root / "head.arrow", self.of), self.root / NEGATIVES
+        weight, found = to_numpy(layer["weight"]), None
+        if self.identity.prompts:
+            embedded = negatives.exists() and read_columns(negatives, self.of)["embedding"]
+            found = to_numpy(embedded) if embedded else weight[:0]
+        return Head(weight, to_numpy(layer["bias"]), found)
 
     def features(self, config: str, split: str) -> Features:
         """Read the features of a split, block features on access; `EvaluationError` if there are none."""

@@ -30,6 +30,7 @@ from unknown_detection.evaluation.models.preprocessing import (
     of_timm,
     of_torchvision,
 )
+from unknown_detection.evaluation.models.text import TextModel, Texts
 
 
 def read_state_dict(path: Path) -> dict[str, Any]:
@@ -108,13 +109,21 @@ class Blueprint:
 
 
 def make_blueprint(
-    spec: Any, classes: int, *, pretrained: bool, override: Any = None, images: ImageSize | None = None
+    spec: Any,
+    classes: int,
+    *,
+    pretrained: bool,
+    override: Any = None,
+    images: ImageSize | None = None,
+    texts: Texts | None = None,
 ) -> Blueprint:
     """Make a model of some `classes` as `models.open_model` describes it, and with the same errors.
 
     A file's function without `num_classes` may make others, and so may `pretrained` and a module. `override` is a
-    preprocessing in place of the model's own, as for `of_declaration`.
+    preprocessing in place of the model's own, as for `of_declaration`, and `texts` what text models are told.
     """
+    if isinstance(spec, TextModel):
+        return of_text_model(spec, texts, override, images)
     if not isinstance(spec, str):
         return _in_memory(spec, override, images)
     kind, _, name = spec.partition(":")
@@ -128,7 +137,7 @@ def make_blueprint(
         raise EvaluationError(f"{spec} does not name a model; write {names} or FILE.py:FUNCTION.")
     if pretrained:
         raise EvaluationError(f"pretrained= is for models of {', '.join(_LIBRARIES)}, not for {spec}. Give weights=.")
-    return _from_file(spec, classes, override, images)
+    return _from_file(spec, classes, override, images, texts)
 
 
 def of_library(spec: Any) -> bool:
@@ -259,7 +268,17 @@ _LIBRARIES: dict[str, Callable[..., Blueprint]] = {
 }
 
 
-def _from_file(spec: str, classes: int, override: Any, images: ImageSize | None) -> Blueprint:
+def of_text_model(spec: TextModel, texts: Texts | None, override: Any, images: ImageSize | None) -> Blueprint:
+    """Make the classifier of a text model; it has its weights."""
+    kind = type(spec.model)
+    if texts is None:
+        raise EvaluationError(f"{kind.__qualname__} needs the names of classes. Extract its features from a release.")
+    module = spec.classifier(texts)
+    declared = _declared(module, override, kind.__qualname__, images)
+    return Blueprint(module, *declared, {"model": kind.__qualname__, "code": f"{kind.__module__}.{kind.__qualname__}"})
+
+
+def _from_file(spec: str, classes: int, override: Any, images: ImageSize | None, texts: Texts | None) -> Blueprint:
     import torch
 
     make, function, file, digest = load_python(spec, "model")
@@ -269,12 +288,13 @@ def _from_file(spec: str, classes: int, override: Any, images: ImageSize | None)
         )
     takes_classes = "num_classes" in inspect.signature(make).parameters
     module, name = make(num_classes=classes) if takes_classes else make(), f"{file.name}:{function}"
+    description = {"model": name, "source_sha256": digest}
+    if isinstance(module, TextModel):
+        return replace(of_text_model(module, texts, override, images), description=description)
     if not isinstance(module, torch.nn.Module):
         raise EvaluationError(f"{name} returns {a_kind(module)}, not a torch.nn.Module; return the model itself.")
     module = _unwrapped(module)
-    return Blueprint(
-        module, *_declared(module, override, name, images, make), {"model": name, "source_sha256": digest}
-    )
+    return Blueprint(module, *_declared(module, override, name, images, make), description)
 
 
 _FILES = ("model.safetensors", "pytorch_model.bin")

@@ -42,10 +42,13 @@ class Head:
     Attributes:
         weight: shape (C, D).
         bias: shape (C,); zeros if the layer has none.
+        negatives: of a text model, whose weights are embeddings of its classes' names times a scale, the embeddings of
+            negative labels, shape (M, D), M = 0 where none were asked for; None for other models.
     """
 
     weight: Floats
     bias: Floats
+    negatives: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,8 @@ def read_only(features: Features) -> Features:
         return view
 
     head = features.head
-    return replace(_mapped(features, locked), head=head and Head(locked(head.weight), locked(head.bias)))
+    arrays = {} if head is None else {name: locked(of) for name, of in vars(head).items() if of is not None}
+    return replace(_mapped(features, locked), head=head and Head(**arrays))
 
 
 def _mapped(features: Features, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Features:

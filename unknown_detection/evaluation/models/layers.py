@@ -18,7 +18,7 @@ from unknown_detection.evaluation.errors import EvaluationError, a_kind
 
 # Names under which models keep their list of stages: torchvision's without layer1 to layer4, and models modelled on
 # them.
-_STAGE_LISTS = ("features", "trunk_output", "blocks", "layers", "encoder.layers")
+_STAGE_LISTS = ("features", "trunk_output", "blocks", "layers", "encoder.layers", "transformer.resblocks")
 
 LOGITS_TOLERANCE = 1e-4
 """Tolerance of the logits against penultimate @ W.T + b, relative to the largest logit: float32 rounding."""
@@ -109,7 +109,7 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
             f"{name} has no submodules {', '.join(missing)}, which its `feature_blocks` names; `named_modules` lists "
             "the valid names."
         )
-    keys = [*declared] if declared is not None else _blocks(module, modules, head)
+    keys = [*declared] if declared is not None else stages(module, head)
     if declared is None:
         keys = [block for key in keys for block in ([key] if key in outputs else _children(modules, key) or [key])]
     blocks = [key for key in keys if key in outputs and outputs[key].ndim in (2, 3, 4)]
@@ -214,15 +214,17 @@ def _off(features: Any, weight: Any, bias: Any, logits: Any) -> tuple[float, flo
     return float((features @ weight.T + bias - logits).abs().max()), float(logits.abs().max())
 
 
-def _blocks(module: Any, modules: Mapping[str, Any], head: str) -> list[str]:
+def stages(module: Any, head: str = "") -> list[str]:
+    """Return the names of a module's blocks that come before its head, as `find_layers` says which they are."""
+    modules = dict(module.named_modules())
     numbered = [f"layer{number}" for number in range(1, 10) if f"layer{number}" in modules]
     if numbered:
         return numbered
-    stages = [info["module"] for info in getattr(module, "feature_info", None) or [] if isinstance(info, dict)]
+    listed = [info["module"] for info in getattr(module, "feature_info", None) or [] if isinstance(info, dict)]
     # The stem before the first block does not count.
-    stages = [key for key in stages if key in modules and not key.startswith("stem")]
-    if stages:
-        return stages
+    listed = [key for key in listed if key in modules and not key.startswith("stem")]
+    if listed:
+        return listed
     for key in _STAGE_LISTS:
         if key in modules and not head.startswith(f"{key}."):
             return _children(modules, key)

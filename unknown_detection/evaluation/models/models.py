@@ -43,6 +43,7 @@ from unknown_detection.evaluation.models.layers import (
     same_logits,
 )
 from unknown_detection.evaluation.models.preprocessing import ImageSize, Preprocessing
+from unknown_detection.evaluation.models.text import Texts, has_texts
 from unknown_detection.names import by_name
 from unknown_detection.precision import exact_float32
 
@@ -92,7 +93,8 @@ class Model:
         """The last linear layer, in float32; None if the logits are not its output."""
         if not self.layers.linear:
             return None
-        return Head(*(np.asarray(tensor.cpu().numpy()) for tensor in self._linear))
+        weight, bias = (np.asarray(tensor.cpu().numpy()) for tensor in self._linear)
+        return Head(weight, bias, weight[:0] if has_texts(self.module) else None)
 
     @property
     def probe(self) -> Any:
@@ -149,10 +151,12 @@ def open_model(
     classes: Path | None = None,
     device: str = "auto",
     images: ImageSize | None = None,
+    texts: Texts | None = None,
 ) -> Model:
     """Open a model; the arguments are those of `extract`, where `path` is called `weights`.
 
-    `images` says how large the release's images are, for a preprocessing that leaves them so.
+    `images` says how large the release's images are, for a preprocessing that leaves them so, and `texts` what a text
+    model is told of its classes.
     `names` are the classes of the config. The function of a `FILE.py:FUNCTION` is called with `num_classes` if it has
     this parameter. It, or the module that it returns, has an attribute `preprocessing` (see
     `preprocessing.of_declaration`), and optionally `feature_blocks`: names of submodules, first to last.
@@ -163,8 +167,10 @@ def open_model(
     import torch
 
     target = pick_device(device)
-    blueprint = _with_weights(spec, path, len(names), pretrained=pretrained, override=preprocessing, images=images)
+    given: dict[str, Any] = {"override": preprocessing, "images": images, "texts": texts}
+    blueprint = _with_weights(spec, path, len(names), pretrained=pretrained, **given)
     module, name, published = blueprint.module, blueprint.description["model"], blueprint.source is not None
+    of_texts = has_texts(module)
     place = next((tensor.device for tensor in module.parameters()), None)
     if str(device) == "auto" and place is not None and place.type != "cpu":
         target = str(place)
@@ -180,7 +186,8 @@ def open_model(
             f"{name} cannot be run on images of shape {tuple(size)}, which its preprocessing makes: "
             f"{first_line(error)}. Mend it, or give preprocessing= for the input that it takes."
         ) from error
-    chosen = _logits_of(names, layers.classes, classes, name, published=published, labels=blueprint.labels)
+    how: dict[str, Any] = {"published": published, "labels": blueprint.labels}
+    chosen = None if of_texts else _logits_of(names, layers.classes, classes, name, **how)
     probed = _probe_logits(module, probe, name)
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
     digest = model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
@@ -201,6 +208,8 @@ def _with_weights(spec: Any, path: Path | None, classes: int, *, pretrained: boo
     make: Callable[[int], Blueprint] = partial(make_blueprint, spec, pretrained=pretrained, **how)
     blueprint = make(classes)
     name = blueprint.description["model"]
+    if path is not None and has_texts(blueprint.module):
+        raise EvaluationError(f"{name} is a text model, which has its weights. Leave weights= out.")
     if path is not None:
         tensors = read_state_dict(path)
         if (width := _classes_in(tensors, blueprint.module, classes)) != classes:
