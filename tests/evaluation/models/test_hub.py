@@ -1,4 +1,4 @@
-"""Classifiers of transformers from the stand-in for the Hub: their logits, at a commit, and no pickle."""
+"""Models of transformers and open_clip from the stand-in for the Hub: their logits, at a commit, and no pickle."""
 
 import hashlib
 import json
@@ -14,6 +14,7 @@ safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as
 from PIL import Image  # noqa: E402
 
 import unknown_detection as ud  # noqa: E402
+from tests.evaluation import small_clips  # noqa: E402
 from tests.evaluation.models.test_weights import Executes  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
@@ -21,6 +22,7 @@ from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.models import hub as hub_module  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
+from unknown_detection.evaluation.models.text import PROMPTS, Texts  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "only_loopback")
 
@@ -153,3 +155,70 @@ def test_a_list_of_it_and_of_a_module_from_images_to_ranks(publish, release, tmp
         done = ud.run(names, release, ["msp", "vim", "react"], tmp_path / "run", device="cpu", **options)
     assert done.figures["model"].unique().tolist() == names[:2]
     assert done.figures["detector"].unique().tolist() == ["msp", "vim", "react"]
+
+
+def clip_of_transformers():
+    """Its files: the tiny CLIP, and a tokenizer of whole words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {word: number for number, word in enumerate(["<pad>", "<unk>", "a", "photo", "of", *LABELS])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", model_max_length=small_clips.LENGTH
+    )
+    model = small_clips.seeded(small_clips.of_transformers)
+    return model, fast, files_of(model)
+
+
+def test_a_clip_of_transformers_is_a_text_model(publish, release, tmp_path):
+    """Logits are those of its own forward pass, for the classes in the prompt, and MCM reads them."""
+    model, tokenizer, files = clip_of_transformers()
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    kept = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+    beside = {path.name: path.read_bytes() for path in (tmp_path / "tokenizer").iterdir() if path.name in kept}
+    published = publish(model, "org/clip", **files, **beside)
+    texts = Texts(lambda: LABELS)
+    found = open_model("transformers:org/clip", None, LABELS, pretrained=True, device="cpu", texts=texts)
+    images = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    tokens = tokenizer([PROMPTS[0].format(name) for name in LABELS], padding="max_length", return_tensors="pt")
+    with torch.no_grad():
+        expected = model(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"], pixel_values=images)
+    assert torch.allclose(found.forward(images).logits, expected.logits_per_image, atol=1e-4)
+    assert (found.name, found.source["revision"]) == ("transformers:org/clip", published.id)
+    splits = f"{CONFIG}/test,{CONFIG}/near_ood"
+    done = ud.run(["transformers:org/clip"], release, "mcm", splits=splits, device="cpu", workers=0, quiet=True)
+    assert done.figures["detector"].unique().tolist() == ["mcm"]
+
+
+def test_a_clip_of_open_clip(hub, publish):
+    """By open_clip's own config, transforms and tokenizer; a pickle beside the weights is not read."""
+    open_clip = pytest.importorskip("open_clip", reason="opens models of open_clip, which no extra of ours has")
+    vision = {"image_size": 8, "layers": 2, "width": 16, "head_width": 8, "patch_size": 4}
+    text = {"context_length": 16, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 2}
+    config = {"embed_dim": 8, "vision_cfg": vision, "text_cfg": text}
+    model = small_clips.seeded(lambda: open_clip.CLIP(**config))
+    mean_and_std = {"mean": [0.5, 0.4, 0.3], "std": [0.2, 0.25, 0.5]}
+    files = {
+        "open_clip_config.json": json.dumps({"model_cfg": config, "preprocess_cfg": mean_and_std}).encode(),
+        "open_clip_model.safetensors": safetensors.save(model.state_dict()),
+        "open_clip_pytorch_model.bin": pickle.dumps({"a": Executes()}),
+    }
+    hub.create("org/open")
+    published = hub.commit("org/open", files)
+    texts = Texts(lambda: LABELS)
+    found = open_model(f"open_clip:org/open@{published.id}", None, LABELS, pretrained=True, device="cpu", texts=texts)
+    images = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    tokens = open_clip.SimpleTokenizer(context_length=16)([PROMPTS[0].format(name) for name in LABELS])
+    with torch.no_grad():
+        embedded, of_texts, scale = model(images, tokens)
+    assert torch.allclose(found.forward(images).logits, scale * embedded @ of_texts.T, atol=1e-4)
+    assert found.source["file"] == "open_clip_model.safetensors" and found.source["revision"] == published.id
+    assert found.preprocessing.of_channels("std") == pytest.approx((0.2, 0.25, 0.5), abs=1e-5)
+    borrowed = {"model_cfg": {**config, "text_cfg": {**text, "hf_model_name": "org/other"}}}
+    hub.commit("org/open", {"open_clip_config.json": json.dumps(borrowed).encode()})
+    with stops(EvaluationError, "org/open"):
+        open_model("open_clip:org/open", None, LABELS, pretrained=True, device="cpu", texts=texts)
+    with stops(EvaluationError, "open_clip_model.safetensors"):
+        hub.commit("org/open", {"open_clip_model.safetensors": None})
+        open_model("open_clip:org/open", None, LABELS, pretrained=True, device="cpu", texts=texts)

@@ -60,8 +60,8 @@ def model(*, required: bool) -> Decorator[Any]:
             "--model",
             metavar="MODEL",
             required=required,
-            help="timm:NAME, torchvision:NAME, transformers:ORG/NAME[@COMMIT], or FILE.py:FUNCTION, a function that "
-            "returns the model.",
+            help="timm:NAME, torchvision:NAME, transformers:ORG/NAME[@COMMIT], open_clip:ORG/NAME[@COMMIT], or "
+            "FILE.py:FUNCTION, a function that returns the model.",
         ),
         click.option(
             "--weights",

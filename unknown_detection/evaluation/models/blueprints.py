@@ -22,7 +22,7 @@ from builders.generate import torch_files
 from builders.release.digests import file_sha256
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, evaluation_errors, first_line, require_known
 from unknown_detection.evaluation.files import load_python
-from unknown_detection.evaluation.models.hub import open_classifier
+from unknown_detection.evaluation.models.hub import open_clip_model, open_transformers
 from unknown_detection.evaluation.models.preprocessing import (
     ImageSize,
     Preprocessing,
@@ -128,7 +128,7 @@ def make_blueprint(
         return _in_memory(spec, override, images)
     kind, _, name = spec.partition(":")
     if of_library(spec):
-        blueprint = _LIBRARIES[kind](name, classes, pretrained=pretrained)
+        blueprint = _LIBRARIES[kind](name, classes, pretrained=pretrained, texts=texts)
         if override is None:
             return blueprint
         return replace(blueprint, preprocessing=of_declaration(override, spec, images))
@@ -207,7 +207,7 @@ def _unwrapped(module: Any) -> Any:
     return module
 
 
-def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
+def _timm(name: str, classes: int, *, pretrained: bool, texts: Texts | None) -> Blueprint:
     import timm
 
     require_known("model of timm", [name], {*timm.list_models(), *timm.list_pretrained()})
@@ -229,7 +229,7 @@ def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     return Blueprint(module, of_timm(module), None, {"model": f"timm:{full_name}"}, source=source)
 
 
-def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
+def _torchvision(name: str, classes: int, *, pretrained: bool, texts: Texts | None) -> Blueprint:
     from torchvision import models
 
     base, _, tag = name.partition(".")
@@ -252,19 +252,31 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     return Blueprint(module, preprocessing, None, description, source=source)
 
 
-def _transformers(name: str, classes: int, *, pretrained: bool) -> Blueprint:
-    spec = f"transformers:{name.partition('@')[0]}"
+def _of_hub(library: str, opened: Callable[[str], Any], name: str, pretrained: bool, texts: Texts | None) -> Blueprint:
+    spec = f"{library}:{name.partition('@')[0]}"
     if not pretrained:
         raise EvaluationError(f"{spec} has the weights of its repository. Give pretrained=True in place of weights=.")
-    module, preprocessing, source, labels = open_classifier(name)
-    description = {"model": spec, "code": type(module.model).__name__}
-    return Blueprint(module, preprocessing, None, description, source, labels)
+    model, source = opened(name)
+    if isinstance(model, TextModel):
+        made = of_text_model(model, texts, None, None)
+        return replace(made, description={**made.description, "model": spec}, source=source)
+    description = {"model": spec, "code": type(model.module.model).__name__}
+    return Blueprint(model.module, model.preprocessing, None, description, source, model.labels)
+
+
+def _transformers(name: str, classes: int, *, pretrained: bool, texts: Texts | None) -> Blueprint:
+    return _of_hub("transformers", open_transformers, name, pretrained, texts)
+
+
+def _open_clip(name: str, classes: int, *, pretrained: bool, texts: Texts | None) -> Blueprint:
+    return _of_hub("open_clip", open_clip_model, name, pretrained, texts)
 
 
 _LIBRARIES: dict[str, Callable[..., Blueprint]] = {
     "timm": _timm,
     "torchvision": _torchvision,
     "transformers": _transformers,
+    "open_clip": _open_clip,
 }
 
 
