@@ -1,6 +1,6 @@
 """Runs all steps in one call, with one model or several: extract features, score them and report.
 
-Tested by `tests/evaluation/test_as_one_guesses.py` and `tests/evaluation/test_several_models.py`.
+Tested by `tests/evaluation/test_as_one_guesses.py` and `tests/evaluation/test_several.py`.
 """
 
 from __future__ import annotations

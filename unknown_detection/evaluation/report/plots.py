@@ -153,6 +153,10 @@ _SLANTED = 15
 """Number of columns up to which their names are slanted; those of more stand upright."""
 
 
+_LONG = 30
+"""Characters up to which names of rows leave a heat map of few columns room in a column; models have longer ones."""
+
+
 @styled
 def plot_curves(
     curves: Mapping[str, tuple[Floats, Floats]], others: Sequence[tuple[Floats, Floats]] = (), *, title: str,
@@ -230,7 +234,8 @@ def plot_heatmap(values: pd.DataFrame, *, title: str, bar: str) -> Any:
     import matplotlib
 
     count, percent = values.shape[1], values.to_numpy(float) * 100
-    figure, ((axes,),) = new_figure(title, COLUMN if count <= 4 else max(PAGE, 0.17 * count), 0.14 * len(values) + 1.5)
+    narrow = count <= 4 and max(map(len, values.index)) <= _LONG
+    figure, ((axes,),) = new_figure(title, COLUMN if narrow else max(PAGE, 0.17 * count), 0.14 * len(values) + 1.5)
     shades, scale = matplotlib.colormaps["viridis"], matplotlib.colors.Normalize(50, 100)
     image = axes.imshow(percent, cmap=shades, norm=scale, aspect="auto")
     for (row, column), value in np.ndenumerate(percent):
