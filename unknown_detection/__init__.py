@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from unknown_detection.evaluation.evaluate import evaluate
     from unknown_detection.evaluation.features.extract import extract
     from unknown_detection.evaluation.metrics.metrics import (
+        augrc,
         aupr_in,
         aupr_out,
         aurc,
@@ -54,7 +55,7 @@ _DEFINED = {
     "evaluation.detectors.base": ("Detector",),
     "evaluation.errors": ("BuildError", "EvaluationError"),
     "evaluation.features.extract": ("extract",),
-    "evaluation.metrics.metrics": ("aupr_in", "aupr_out", "aurc", "auroc", "fpr_at_95_tpr", "metric", "oscr"),
+    "evaluation.metrics.metrics": ("aupr_in", "aupr_out", "augrc", "aurc", "auroc", "fpr_at_95_tpr", "metric", "oscr"),
     "evaluation.models.features": ("Features", "Head"),
     "evaluation.models.text": ("TextModel",),
     "evaluation.releases": ("load",),
@@ -75,6 +76,7 @@ __all__ = [
     "Features",
     "Head",
     "TextModel",
+    "augrc",
     "aupr_in",
     "aupr_out",
     "aurc",

@@ -39,6 +39,7 @@ def evaluate(
     splits: str | Iterable[str] | None = None,
     metrics: str | Callable[..., float] | Sequence[str | Callable[..., float]] | None = None,
     intervals: int = 0,
+    against: str | None = None,
 ) -> pd.DataFrame:
     """Compute how well scores tell each split of unknown rows from the known ones.
 
@@ -61,6 +62,8 @@ def evaluate(
             decorated with `ud.metric`; None for the four usual ones. For metrics of errors, every unknown row is one.
         intervals: number of bootstrap samples, such as 1000, for 95 % intervals; 0 for none. Rows are drawn within
             splits, the same ones for every detector and every call.
+        against: a detector with which each one is compared: there are then also columns such as `AUROC_difference`,
+            with intervals of the difference on the same drawn rows (a paired bootstrap). None for none.
 
     Returns:
         A line for each run, detector, and split and role of unknown rows, and, where a role has several splits, one
@@ -80,10 +83,11 @@ def evaluate(
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits)
     require_known("config with scores", configs, {config for run in runs for config in run.about.configs})
+    require_known("detector with scores", [against] if against else [], {name for run in runs for name in run.rows})
     lines = [
         {**line, "run": run.name, "model": run.about.model, "seed": run.about.seed}
         for run in runs
-        for line in _lines(run, chosen, intervals)
+        for line in lines_of(run, chosen, intervals, against)
         if not configs or line["config"] in configs
     ]
     if not lines:
@@ -115,7 +119,9 @@ def _sides(detector: str, rows: pd.DataFrame) -> Iterator[_UnknownSplit]:
                     yield _UnknownSplit(detector, config, split, role, beside, unknown)
 
 
-def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> Iterator[dict[str, Any]]:
+def lines_of(
+    run: ScoredRun, metrics: Mapping[str, Metric], intervals: int, against: str | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield the lines of a run: of each detector and config the splits, then the means of roles."""
     counts = functools.cache(partial(row_counts, samples=intervals))
 
@@ -141,23 +147,29 @@ def _lines(run: ScoredRun, metrics: Mapping[str, Metric], intervals: int) -> Ite
     # NumPy sorts and adds without the interpreter's lock.
     with ThreadPoolExecutor(os.cpu_count() if intervals else 1) as threads:
         judged = [*zip(sides, threads.map(judge, sides), strict=True)]
+    lines = []
     for _, of_config in itertools.groupby(judged, key=lambda of: of[0][:2]):
         roles = defaultdict(list)
         for side, values in of_config:
             roles[side.role].append((side, values))
-            yield _line(side, values, len(side.unknown))
+            lines.append((side, values, len(side.unknown)))
         for of_role in roles.values():
             if len(of_role) > 1:
                 means = {name: np.mean([values[name] for _, values in of_role], axis=0) for name in metrics}
                 n_unknown = sum(len(side.unknown) for side, _ in of_role)
-                yield _line(of_role[0][0]._replace(split=MEAN), means, n_unknown)
+                lines.append((of_role[0][0]._replace(split=MEAN), means, n_unknown))
+    others = {side[1:4]: values for side, values, _ in lines if side.detector == against}
+    for side, values, n_unknown in lines:
+        line = {name: getattr(side, name) for name in ("detector", "config", "split", "role")}
+        for name, value in values.items():
+            line |= _with_interval(name, value)
+            if side[1:4] in others:
+                line |= _with_interval(f"{name}_difference", value - others[side[1:4]][name])
+        yield line | {"n_known": len(side.known), "n_unknown": n_unknown}
 
 
-def _line(side: _UnknownSplit, values: Mapping[str, Floats], n_unknown: int) -> dict[str, Any]:
-    """Return a line of the table: each metric is followed by its interval, if there are samples."""
-    line: dict[str, Any] = {name: getattr(side, name) for name in ("detector", "config", "split", "role")}
-    for name, (value, *samples) in values.items():
-        line[name] = value
-        if samples:
-            line[f"{name}_low"], line[f"{name}_high"] = np.quantile(samples, QUANTILES)
-    return line | {"n_known": len(side.known), "n_unknown": n_unknown}
+def _with_interval(name: str, values: Floats) -> dict[str, Any]:
+    """Return the columns of a value, which comes first, and of its interval, if samples follow."""
+    value, *samples = values
+    ends = zip(("low", "high"), np.quantile(samples, QUANTILES) if samples else (), strict=False)
+    return {name: value} | {f"{name}_{end}": at for end, at in ends}

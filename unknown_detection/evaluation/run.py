@@ -1,6 +1,6 @@
-"""Runs all steps in one call: extract features, score them and report.
+"""Runs all steps in one call, with one model or several: extract features, score them and report.
 
-Tested by `tests/evaluation/test_as_one_guesses.py`.
+Tested by `tests/evaluation/test_as_one_guesses.py` and `tests/evaluation/test_several.py`.
 """
 
 from __future__ import annotations
@@ -9,23 +9,26 @@ import contextlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from unknown_detection.evaluation.detectors.choice import choose
 from unknown_detection.evaluation.detectors.own import Own
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.evaluate import evaluate
 from unknown_detection.evaluation.features.extract import extract
 from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.metrics.metrics import find_metrics
 from unknown_detection.evaluation.protocols import Protocol
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.evaluation.report.report import Report, report
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.run import score
+from unknown_detection.evaluation.several import named, run_each, what_is_asked
 from unknown_detection.terminal.progress import Log
 from unknown_detection.words import first_few
 
@@ -35,16 +38,24 @@ class Evaluation:
     """What the steps returned; printed or shown in a notebook, it is the tables of results and the page's place.
 
     Attributes:
-        features: what `extract` returned.
-        scores: what `score` returned.
+        features: what `extract` returned; of several models, by their names.
+        scores: what `score` returned; of several models, by their names.
         figures: what `evaluate` returns of these scores.
         report: what `report` returned.
+        failed: why models of a list have no scores, by their names.
     """
 
-    features: FeatureStore
-    scores: pd.DataFrame
+    features: Any
+    scores: Any
     figures: pd.DataFrame
     report: Report
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why detectors that were asked for have no scores of a model, by their names."""
+        scores = self.scores.values() if isinstance(self.scores, Mapping) else [self.scores]
+        return {name: why for of in scores for name, why in of.attrs["provenance"].get("missing", {}).items()}
 
     def __repr__(self) -> str:
         return repr(self.report)
@@ -66,6 +77,7 @@ def run(
     protocols: str | Protocol | Sequence[str | Protocol] = (),
     metrics: str | Callable[..., float] | Sequence[str | Callable[..., float]] = (),
     intervals: int = 0,
+    at_known: float | None = None,
     plots: bool | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -83,19 +95,25 @@ def run(
     A second call with the same folder goes on where the first one ended: no image is run through the model again.
     Nothing else there makes a difference: detectors are fitted on `splits`, whatever splits earlier calls extracted.
 
+    A list of models has a row for each model and detector in the figures and the report, which then compares models,
+    too. One that fails is named in a warning, and the others are run. Scores that are there are not computed again.
+
     Args:
-        model: as for `extract`.
+        model: as for `extract`; or a list of such models, or of dictionaries that have more of `extract`'s arguments,
+            such as `weights`, for one `model`. In a list, models of libraries have their published weights by default.
         release: a release, or its folder or ORG/NAME on the Hub.
         detectors: as for `score`; None for all that can be used.
-        out: folder that gets `features`, `scores.parquet` and `report`. None for one that is deleted with what is
-            returned, whose report has no plots unless `plots` asks for them.
+        out: folder that gets `features`, `scores.parquet` and `report`; of several models, `features` and `scores`
+            with a folder or file for each. None for one that is deleted with what is returned, whose report has no
+            plots unless `plots` asks for them.
         splits: what to extract, as for `extract`; of these, all configs with rows to evaluate are scored.
         fit_configs: as for `score`.
         search: as for `score`.
         settings: as for `score`.
         protocols: as for `report`.
         metrics: more metrics, for the report, and those of `figures`; empty for the usual ones.
-        intervals: as for `evaluate`: bootstrap samples for the 95 % intervals of `figures`.
+        intervals: as for `evaluate` and `report`: bootstrap samples for 95 % intervals of figures and differences.
+        at_known: as for `score`.
         plots: as for `report`.
         seed: as for `score`.
         device: as for `extract`; distances to neighbours are computed there, too.
@@ -121,24 +139,38 @@ def run(
                 f"There is nothing to evaluate among {first_few(['/'.join(key) for key in keys])}, which are splits "
                 "to fit and tune on. Name a config with its test and unknown splits, too."
             )
+        detectors = [*detectors] if isinstance(detectors, Iterator) else detectors
+        choose(detectors, settings), find_metrics(metrics)  # before any model is run
         shared: dict[str, Any] = {"device": device, "accept": accept, "quiet": quiet, "log": log}
-        features = extract(model, opened, splits, cache=root / "features" if out else None, **shared, **extraction)
-        features.only = {*keys}  # not what earlier runs left in the folder: detectors would be fitted on it
-        scores = score(
-            features,
-            detectors,
-            splits=[key for key in keys if key[0] in evaluated],
-            fit_configs=fit_configs,
-            search=search,
-            settings=settings,
-            seed=seed,
-            out=root / "scores.parquet" if out else None,
-            **shared,
-        )
-        figures = evaluate(scores, opened, metrics=metrics or None, intervals=intervals)
+        scoring: dict[str, Any] = {
+            "splits": [key for key in keys if key[0] in evaluated],
+            **{"fit_configs": fit_configs, "search": search, "settings": settings},
+            **{"at_known": at_known, "seed": seed},
+        }
+
+        def extracted(how: Mapping[str, Any], cache: Path | None) -> FeatureStore:
+            features = extract(release=opened, splits=splits, cache=cache, **shared, **{**extraction, **how})
+            features.only = {*keys}  # not what earlier runs left in the folder: detectors would be fitted on it
+            return features
+
+        def scored(features: FeatureStore, file: Path | None) -> pd.DataFrame:
+            return score(features, detectors, out=file, **scoring, **shared)
+
+        features: Any
+        scores: Any
+        if isinstance(model, list | tuple):
+            if extraction.get("weights"):
+                raise EvaluationError("weights= is one model's file. Give each model of the list its own.")
+            asked = what_is_asked(detectors, scoring)
+            features, scores, failed = run_each(named(model), root, extracted, scored, asked, log)
+            judged: Any = [root / "scores" / f"{name}.parquet" for name in scores]
+        else:
+            features, failed = extracted({"model": model}, root / "features" if out else None), {}
+            scores = judged = scored(features, root / "scores.parquet" if out else None)
+        figures = evaluate(judged, opened, metrics=metrics or None, intervals=intervals)
         drawn = False if out is None and plots is None else plots
-        of_report: dict[str, Any] = {"protocols": protocols, "metrics": metrics, "plots": drawn}
-        written = report(scores, opened, root / "report", **of_report, quiet=quiet, log=log)
-        done = Evaluation(features, scores, figures, written)
+        of_report: dict[str, Any] = {"protocols": protocols, "metrics": metrics, "intervals": intervals}
+        written = report(judged, opened, root / "report", plots=drawn, **of_report, quiet=quiet, log=log)
+        done = Evaluation(features, scores, figures, written, failed)
         weakref.finalize(done, temporary.pop_all().close)
     return done

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 
 from tests.evaluation.metrics.formulas import eaurc
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.metrics.metrics import aurc, auroc, fpr_at_95_tpr, oscr, risk_coverage
+from unknown_detection.evaluation.metrics.metrics import augrc, aurc, auroc, fpr_at_95_tpr, oscr, risk_coverage
 
 
 def columns(most):
@@ -40,6 +41,21 @@ def test_aurc_is_the_expectation_over_the_orders_of_ties(drawn):
     scores, errors = drawn
     risks = [mean_risk(order) for order in orders(scores, errors)]
     assert aurc(scores, errors) == pytest.approx(float(sum(risks) / len(risks)), abs=1e-14)
+
+
+@given(columns(30))
+def test_augrc_is_the_formula_of_its_paper(drawn):
+    """Traub et al. (NeurIPS 2024), section 3.2: from the accuracy and the AUROC of errors, here scikit-learn's."""
+    scores, errors = drawn
+    right = 1 - np.mean(errors)
+    expected = right * (1 - right) * (1 - roc_auc_score(errors, scores)) + (1 - right) ** 2 / 2
+    assert augrc(scores, errors) == pytest.approx(expected, abs=1e-14)
+
+
+def test_augrc_by_hand():
+    """Shares of accepted errors 0, 1/4, 1/4, 2/4 with lines between them; 0 and 1/2 where nothing can be ordered."""
+    assert augrc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]) == (0 / 2 + 1 / 8 + 1 / 4 + 3 / 8) / 4
+    assert augrc([1, 2, 3], [0, 0, 0]) == 0 and augrc([1, 2, 3], [1, 1, 1]) == 0.5
 
 
 @given(columns(5))

@@ -22,6 +22,7 @@ AT_95_TPR = {
 }
 FUNCTIONS = {
     "aurc": metrics.aurc,
+    "augrc": metrics.augrc,
     "eaurc": formulas.eaurc,
     "auroc": metrics.auroc,
     "oscr": lambda scores, unknown: metrics.oscr(scores, unknown, unknown),  # no known row is misclassified
@@ -34,7 +35,7 @@ FUNCTIONS = {
     **{f"{name}_known_positive": partial(function, positive="known") for name, function in AT_95_TPR.items()},
 }
 WITHOUT_FUNCTION = {"accuracy", "balanced_accuracy"}  # a mean; and the one of decisions, which takes no scores
-ONE_SIDE_IS_ENOUGH = {"aurc", "eaurc", "accuracy"}
+ONE_SIDE_IS_ENOUGH = {"aurc", "eaurc", "augrc", "accuracy"}
 NEVER_ABOVE_THAT_OF_ACCEPTING_ALL = {"least_detection_error_at_95_tpr_known_positive"}
 DEPEND_ON_THE_NUMBER_OF_ROWS = {"aurc", "eaurc"}  # means over k = 1..n, which tend to an integral
 MIRRORED = {  # what it becomes when the sides change places

@@ -35,6 +35,8 @@ def drawn(names=("a", "b"), title="Title", panels=5):
         "heatmap": plots.plot_heatmap(
             pd.DataFrame(0.9, index=names, columns=[*"xy"]), title=title, bar="AUROC in percent"
         ),
+        "ranks": plots.plot_ranks(pd.Series(range(len(names)), index=names, dtype=float), 1.5, title=title),
+        "points": plots.plot_points(RATES, dict.fromkeys(names, RATES), title=title, axes=AXES),
     }  # fmt: skip
 
 

@@ -60,7 +60,8 @@ def model(*, required: bool) -> Decorator[Any]:
             "--model",
             metavar="MODEL",
             required=required,
-            help="timm:NAME, torchvision:NAME, or FILE.py:FUNCTION, a function that returns the model.",
+            help="timm:NAME, torchvision:NAME, transformers:ORG/NAME[@COMMIT], open_clip:ORG/NAME[@COMMIT], or "
+            "FILE.py:FUNCTION, a function that returns the model.",
         ),
         click.option(
             "--weights",
@@ -72,15 +73,15 @@ def model(*, required: bool) -> Decorator[Any]:
             metavar="[TAG]",
             is_flag=False,
             flag_value="",
-            help="Download the weights that timm or torchvision publish under the model's name: all others of the "
-            "same architecture by their tag, such as --pretrained=IMAGENET1K_V2.",
+            help="Download the weights that a library publishes under the model's name: of timm and torchvision all "
+            "others of the same architecture by their tag, such as --pretrained=IMAGENET1K_V2.",
         ),
         click.option(
             "--classes",
             type=FILE,
             help="CSV file with the columns class,index: the logit of each class of the release, for a model of more "
-            "classes. Not needed for ImageNet's, where the release names its classes by wnids. For a model with text "
-            "the columns class,name: what prompts say in place of the classes' names.",
+            "classes. Not needed for ImageNet's, where the release names its classes by wnids, or by transformers' "
+            "labels. For a model with text the columns class,name: what prompts say in place of the classes' names.",
         ),
         click.option(
             "--accept",
@@ -149,9 +150,16 @@ detectors = _combined(
         callback=_settings,
         help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
     ),
+    click.option(
+        "--at-known",
+        metavar="SHARE",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        help="Share of known rows, such as 0.95, that each detector's threshold keeps: scores then have a column "
+        "decision, and thresholds stand beside them. They are conformal, on held-out known rows of validation.",
+    ),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."),
 )
-"""--detectors, --detector, --fit-splits, --no-search, --set and --seed."""
+"""--detectors, --detector, --fit-splits, --no-search, --set, --at-known and --seed."""
 
 texts = _combined(
     click.option(
@@ -178,6 +186,15 @@ metrics = click.option(
     callback=_metrics,
     help="More metrics of each split of unknown rows, with the means of near and far ones: names, such as oscr, or "
     "functions of your own in a Python file.",
+)
+
+intervals = click.option(
+    "--intervals",
+    metavar="SAMPLES",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Bootstrap samples, such as 1000, for the intervals of each detector's difference from the best one. "
+    "Default: 0, for none.",
 )
 
 plots = click.option(

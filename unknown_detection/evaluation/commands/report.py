@@ -44,6 +44,7 @@ from unknown_detection.help import ESSENTIALS, helpful
     "the one that each config was made for.",
 )
 @options.metrics
+@options.intervals
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

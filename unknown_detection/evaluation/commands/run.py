@@ -13,13 +13,14 @@ import click
 from builders.cli.console import json_option
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.commands.score import MISSING, ScoringCommand, asked
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.help import ESSENTIALS
 
 
 @click.command(
     "run",
     cls=ScoringCommand,
-    sections={ESSENTIALS: ("release", "model", "weights", "pretrained", "splits", "detectors", "out")},
+    sections={ESSENTIALS: ("release", "model", "models", "weights", "pretrained", "splits", "detectors", "out")},
     examples=(
         "python -m unknown_detection evaluate run --release build/unknown-detection --splits cifar "
         "--model timm:resnet50.a1_in1k --pretrained --detectors msp,energy,knn --out build/run",
@@ -27,16 +28,24 @@ from unknown_detection.help import ESSENTIALS
 )
 @options.release(required=True)
 @options.splits("Configs or single splits to extract and evaluate. Default: all.")
-@options.model(required=True)
+@options.model(required=False)
+@click.option(
+    "--models",
+    type=options.FILE,
+    help="CSV with a line for each of several models: the column model and, where needed, weights, classes and "
+    "accuracy. Models of libraries have their published weights without a file. In place of --model.",
+)
 @options.texts
 @options.detectors
 @options.metrics
+@options.intervals
 @options.plots
 @click.option("--out", type=options.FOLDER, required=True, help="Folder for features, scores.parquet and report.")
 @options.run_options
 @json_option()
 def command(
-    model: str,
+    model: str | None,
+    models: Path | None,
     release: str,
     revision: str | None,
     detectors: str | None,
@@ -47,17 +56,20 @@ def command(
     as_json: bool,
     **flags: Any,
 ) -> int:
-    """Extract features of a release with a model, score them with detectors, and report.
+    """Extract features of a release with one model or several, score them with detectors, and report.
 
     These are `extract`, `score` and `report`, each with its usual files in a folder of its own below --out. Run again,
-    the command goes on where it ended. It ends with the main figures; the exit code is 3 where a detector that was
-    asked for could not be scored, as that of `score`.
+    the command goes on where it ended. It ends with the main figures; the exit code is 3 where a model of a list or a
+    detector that was asked for could not be scored: a warning says why.
     """
     from unknown_detection.evaluation.releases import load
     from unknown_detection.evaluation.run import run
+    from unknown_detection.evaluation.several import read_models
 
+    if (model is None) is (models is None):
+        raise EvaluationError("A run is of one model or of a list. Give --model, or --models with a file of several.")
     done = run(
-        options.model_name(model, pretrained),
+        read_models(models) if models else options.model_name(str(model), pretrained),
         load(release, revision),
         asked(detectors, own),
         out,
@@ -65,6 +77,6 @@ def command(
         log=options.notes(as_json, **flags),
         **flags,
     )
-    missing = done.scores.attrs["provenance"].get("missing", {})
-    options.print_results("run", done.report, as_json=as_json, out=str(out), missing=missing)
-    return MISSING if missing else 0
+    missing, failed = done.missing, dict(done.failed)
+    options.print_results("run", done.report, as_json=as_json, out=str(out), missing=missing, failed=failed)
+    return MISSING if missing or failed else 0

@@ -49,12 +49,12 @@ _DECLARED: tuple[str, ...] = (
 
 
 class OwnError(Exception):
-    """Any error that the code of a user's detector raised, which is its cause."""
+    """Any error that the code of a user's detector or model raised, which is its cause."""
 
 
 @contextlib.contextmanager
-def _of_the_user(name: str) -> Iterator[None]:
-    """Tell errors that the code of a user's detector raises within the block from those of ours."""
+def of_the_user(name: str) -> Iterator[None]:
+    """Tell errors that the code of a user's detector or model raises within the block from those of ours."""
     try:
         yield
     except EvaluationError:
@@ -105,7 +105,7 @@ class Checked(Detector):
         if fit is not None:
             rows = read_only(features if head is None else dataclasses.replace(features, head=head))
             several = len(inspect.signature(fit).parameters) > 1
-            with _of_the_user(self.name):
+            with of_the_user(self.name):
                 fit(rows, rows.head) if several else fit(rows)
         self.remark = getattr(self.own, "remark", "")
         return self
@@ -114,7 +114,7 @@ class Checked(Detector):
         """See `Detector.score`."""
 
         def score(rows: Features) -> object:
-            with _of_the_user(self.name):
+            with of_the_user(self.name):
                 own = copy.copy(self.own)
                 return getattr(own, "score", own)(rows)
 
@@ -124,7 +124,7 @@ class Checked(Detector):
         """See `Detector.predict`."""
         if not hasattr(self.own, "predict"):
             return super().predict(features)
-        with _of_the_user(self.name):
+        with of_the_user(self.name):
             predicted = copy.copy(self.own).predict(_to_score(features))
         return _column(f"{self.name}'s predict", predicted, features, "iu").astype(np.int64)
 

@@ -82,9 +82,9 @@ def extract(
 
     Args:
         model: a `torch.nn.Module` or a `TextModel`, which are copied and left as they are; or `timm:NAME`,
-            `torchvision:NAME` or `FILE.py:FUNCTION`, a function that returns one. Features are bound to it by the
-            digest of its weights, its code's name and what is known of its preprocessing, and by its logits of fixed
-            inputs.
+            `torchvision:NAME`, `transformers:ORG/NAME[@COMMIT]`, `open_clip:ORG/NAME[@COMMIT]` or `FILE.py:FUNCTION`,
+            a function that returns one. Features are bound to it by the digest of its weights, its code's name and
+            what is known of its preprocessing, and by its logits of fixed inputs.
         release: a release, or its folder or ORG/NAME on the Hub.
         splits: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all. Their
             configs must have the same classes.
@@ -94,7 +94,7 @@ def extract(
             torchvision's weights; `ToTensor()` alone where all images have one size. None for the model's attribute
             `preprocessing`, else what timm says of its model.
         weights: file of the weights of a model by name.
-        pretrained: take the weights that timm or torchvision publish under the model's name.
+        pretrained: take the weights that are published under the model's name.
         classes: CSV with the columns `class,index` that maps the release's classes to the logits of a model by name
             that has more; not needed for heads of ImageNet where the classes are wnids.
             For a text model it has the columns `class,name` instead: what prompts say in place of the classes' names.

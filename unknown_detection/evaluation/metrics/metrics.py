@@ -178,6 +178,13 @@ def _risk(ranking: Ranking) -> Iterator[Floats]:
             yield (errors[0] + more) / np.arange(rows[0] + 1, rows[-1] + 1)
 
 
+@metric("AUGRC", "lower", name="augrc", takes="errors", factor=1000.0)
+def generalized_risk_coverage_area(ranking: Ranking) -> float:
+    """Area under the generalized risk-coverage curve."""
+    areas = [np.diff(right + errors) * (errors[1:] + errors[:-1]) for right, errors in ranking.blocks("known")]
+    return sum(int(area.sum()) for area in areas) / (2 * len(ranking) ** 2)
+
+
 @metric("Accuracy", "higher", takes="errors")
 def accuracy(ranking: Ranking) -> float:
     """Fraction of rows without an error."""
@@ -316,6 +323,21 @@ def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
         EvaluationError: scores are NaN or infinite, or lengths differ.
     """
     return risk_coverage_area(rank(scores, errors)[0])
+
+
+def augrc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
+    """Area under the generalized risk-coverage curve: the mean share of rows that are accepted errors.
+
+        >>> ud.augrc([0.1, 0.4, 0.35, 0.8], errors=[0, 0, 1, 1])  # (0 + 1/2 + 1 + 3/2) / 4 / 4
+        0.1875
+
+    Traub et al., Overcoming Common Flaws in the Evaluation of Selective Classification Systems (NeurIPS 2024): it
+    weighs each error alike, where AURC weighs those at low coverage most. The risk at a coverage is the number of
+    errors among the accepted rows, those with the lowest scores, over the number of all rows; between thresholds it is
+    linear, so ties are averaged. So it is a(1 - a)(1 - AUROC) + (1 - a)^2 / 2, for an accuracy a and the AUROC of
+    errors against right rows. From 0 (no errors) to 0.5; papers print it times 1,000. Arguments as for `aurc`.
+    """
+    return generalized_risk_coverage_area(rank(scores, errors)[0])
 
 
 def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:

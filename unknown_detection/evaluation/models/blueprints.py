@@ -13,7 +13,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from builders.generate import torch_files
 from builders.release.digests import file_sha256
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, evaluation_errors, first_line, require_known
 from unknown_detection.evaluation.files import load_python
+from unknown_detection.evaluation.models.hub import open_clip_model, open_transformers
 from unknown_detection.evaluation.models.preprocessing import (
     ImageSize,
     Preprocessing,
@@ -96,7 +97,7 @@ class Blueprint:
 
     It has published weights already, and `source` says where they are from: `address` (of the model's card, or of
     the file), `revision` (a commit, on the Hub only), `file`, its `sha256`, and `accuracy`, top-1 in percent on
-    ImageNet-1k's validation images, where its metadata says it.
+    ImageNet-1k's validation images, where its metadata says it. `labels` name its logits, where its metadata does.
     """
 
     module: Any
@@ -104,6 +105,7 @@ class Blueprint:
     blocks: Sequence[str] | None
     description: dict[str, str]
     source: Mapping[str, str] | None = None
+    labels: Sequence[str] = ()
 
 
 def make_blueprint(
@@ -125,17 +127,29 @@ def make_blueprint(
     if not isinstance(spec, str):
         return _in_memory(spec, override, images)
     kind, _, name = spec.partition(":")
-    make = {"timm": _timm, "torchvision": _torchvision}.get(kind)
-    if make is not None:
-        blueprint = make(name, classes, pretrained=pretrained)
+    if of_library(spec):
+        blueprint = _LIBRARIES[kind](name, classes, pretrained=pretrained, texts=texts)
         if override is None:
             return blueprint
         return replace(blueprint, preprocessing=of_declaration(override, spec, images))
     if ".py:" not in spec:
-        raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
+        names = ", ".join(f"{library}:NAME" for library in _LIBRARIES)
+        raise EvaluationError(f"{spec} does not name a model; write {names} or FILE.py:FUNCTION.")
     if pretrained:
-        raise EvaluationError(f"pretrained= is for models of timm and torchvision, not for {spec}. Give weights=.")
+        raise EvaluationError(f"pretrained= is for models of {', '.join(_LIBRARIES)}, not for {spec}. Give weights=.")
     return _from_file(spec, classes, override, images, texts)
+
+
+def of_library(spec: Any) -> bool:
+    """Return whether a model is named as one of a library, which publishes weights."""
+    return isinstance(spec, str) and spec.partition(":")[0] in _LIBRARIES
+
+
+def module_name(module: Any) -> str:
+    """Return the name of a module: timm's of its architecture, or that of its class."""
+    config = getattr(module, "pretrained_cfg", None)  # of timm's models
+    name = getattr(config, "architecture", None) or (config or {}).get("architecture") or type(module).__qualname__
+    return str(name)
 
 
 def _in_memory(module: Any, override: Any, images: ImageSize | None) -> Blueprint:
@@ -148,9 +162,7 @@ def _in_memory(module: Any, override: Any, images: ImageSize | None) -> Blueprin
             "extract(model, release, splits)."
         )
     module = _unwrapped(module)
-    kind = type(module)
-    config = getattr(module, "pretrained_cfg", None)  # of timm's models
-    name = getattr(config, "architecture", None) or (config or {}).get("architecture") or kind.__qualname__
+    kind, name = type(module), module_name(module)
     declared = _declared(module, override, name, images)
     try:
         copied = copy.deepcopy(module)
@@ -195,7 +207,7 @@ def _unwrapped(module: Any) -> Any:
     return module
 
 
-def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
+def _timm(name: str, classes: int, *, pretrained: bool, texts: Texts | None) -> Blueprint:
     import timm
 
     require_known("model of timm", [name], {*timm.list_models(), *timm.list_pretrained()})
@@ -217,7 +229,7 @@ def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     return Blueprint(module, of_timm(module), None, {"model": f"timm:{full_name}"}, source=source)
 
 
-def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
+def _torchvision(name: str, classes: int, *, pretrained: bool, texts: Texts | None) -> Blueprint:
     from torchvision import models
 
     base, _, tag = name.partition(".")
@@ -238,6 +250,34 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     module = models.get_model(base, weights=None, num_classes=len(entry.meta["categories"]), **transformed)
     load_weights(module, tensors, name=base, path=path)
     return Blueprint(module, preprocessing, None, description, source=source)
+
+
+def _of_hub(library: str, opened: Callable[[str], Any], name: str, pretrained: bool, texts: Texts | None) -> Blueprint:
+    spec = f"{library}:{name.partition('@')[0]}"
+    if not pretrained:
+        raise EvaluationError(f"{spec} has the weights of its repository. Give pretrained=True in place of weights=.")
+    model, source = opened(name)
+    if isinstance(model, TextModel):
+        made = of_text_model(model, texts, None, None)
+        return replace(made, description={**made.description, "model": spec}, source=source)
+    description = {"model": spec, "code": type(model.module.model).__name__}
+    return Blueprint(model.module, model.preprocessing, None, description, source, model.labels)
+
+
+def _transformers(name: str, classes: int, *, pretrained: bool, texts: Texts | None) -> Blueprint:
+    return _of_hub("transformers", open_transformers, name, pretrained, texts)
+
+
+def _open_clip(name: str, classes: int, *, pretrained: bool, texts: Texts | None) -> Blueprint:
+    return _of_hub("open_clip", open_clip_model, name, pretrained, texts)
+
+
+_LIBRARIES: dict[str, Callable[..., Blueprint]] = {
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "transformers": _transformers,
+    "open_clip": _open_clip,
+}
 
 
 def of_text_model(spec: TextModel, texts: Texts | None, override: Any, images: ImageSize | None) -> Blueprint:

@@ -28,6 +28,7 @@ from unknown_detection.evaluation.models.blueprints import (
     load_weights,
     make_blueprint,
     model_digest,
+    of_library,
     read_state_dict,
 )
 from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
@@ -185,7 +186,8 @@ def open_model(
             f"{name} cannot be run on images of shape {tuple(size)}, which its preprocessing makes: "
             f"{first_line(error)}. Mend it, or give preprocessing= for the input that it takes."
         ) from error
-    chosen = None if of_texts else _logits_of(names, layers.classes, classes, name, published=published)
+    how: dict[str, Any] = {"published": published, "labels": blueprint.labels}
+    chosen = None if of_texts else _logits_of(names, layers.classes, classes, name, **how)
     probed = _probe_logits(module, probe, name)
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
     digest = model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
@@ -199,8 +201,7 @@ def open_model(
 
 def _with_weights(spec: Any, path: Path | None, classes: int, *, pretrained: bool, **how: Any) -> Blueprint:
     """Make a model of some classes, or of those that its file of weights is for, and load these."""
-    named = isinstance(spec, str) and spec.startswith(("timm:", "torchvision:"))
-    if (path is not None and pretrained) or (named and path is None and not pretrained):
+    if (path is not None and pretrained) or (of_library(spec) and path is None and not pretrained):
         raise EvaluationError("A model needs either its weights or published ones: give weights= or pretrained=True.")
     if not isinstance(spec, str) and (path is not None or pretrained):
         raise EvaluationError("A module has its weights: leave weights= and pretrained= out, or name the model.")
@@ -246,12 +247,15 @@ def _in_float32(module: Any, name: str) -> Any:
 
 
 def _logits_of(
-    names: Sequence[str], width: int, file: Path | None, name: str, *, published: bool
+    names: Sequence[str], width: int, file: Path | None, name: str, *, published: bool, labels: Sequence[str]
 ) -> tuple[int, ...] | None:
     """Return the logits that are the config's classes; None for all, in their order."""
     if file is None and width == len(names) and not published:
         return None
-    indices = of_wnids(names, width) if file is None else read_classes(file, names, width)
+    find, indices = by_name(labels), None if file is None else read_classes(file, names, width)
+    if file is None:
+        places = tuple(labels.index(label) for label in map(find, names) if label is not None)
+        indices = places if len({*places}) == len(names) else of_wnids(names, width)
     if indices is None:
         raise EvaluationError(
             f"{name} has {width:,} logits, but the config has {len(names):,} classes"

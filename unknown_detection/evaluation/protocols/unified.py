@@ -22,17 +22,17 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
 
     Unknown detection: AURC over the in-distribution rows of `test` and all near-OoD and far-OoD rows, each of which
     counts as an error. Misclassification detection: AURC and E-AURC over the in-distribution rows of `test`, and their
-    accuracy. OoD detection: FPR at 95 % TPR, known rows positive, and AUROC for each OoD split, and the means over
-    far-OoD splits.
+    accuracy. AUGRC, which is not the paper's, stands beside AURC. OoD detection: FPR at 95 % TPR, known rows positive,
+    and AUROC for each OoD split, and the means over far-OoD splits.
     """
     known, unknown = known_rows(rows), unknown_splits(rows, UNKNOWN)
     measured: list[Figure] = []
     if "wrong" in rows:
         named = {"known": "test, right", "unknown": " + ".join(["test, wrong", *unknown])}
         ranking = rankings(known, *unknown.values(), takes=["errors"])["errors"]
-        measured += measure(ranking, ["aurc"], **named, setting="unknown_detection")
+        measured += measure(ranking, ["aurc", "augrc"], **named, setting="unknown_detection")
         named |= {"unknown": "test, wrong", "setting": "misclassification_detection"}
-        measured += measure(by_errors(known), ["accuracy", "aurc", "eaurc"], **named)
+        measured += measure(by_errors(known), ["accuracy", "aurc", "eaurc", "augrc"], **named)
     of_splits = measure_each(known, unknown, METRICS, known=TEST, setting="ood_detection")
     far = {split for split, of_split in unknown.items() if of_split["role"].iloc[0] == "far_ood"}
     of_far = [figure for figure in of_splits if figure["unknown"] in far]

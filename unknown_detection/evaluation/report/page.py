@@ -55,6 +55,7 @@ def render_page(
     drawn: Sequence[tuple[Protocol, str, str]],
     looks: Mapping[str, Sequence[Look]],
     *,
+    compared: Sequence[PageTable],
     demo: bool,
     warnings: Sequence[str],
     notes: Sequence[str],
@@ -62,7 +63,8 @@ def render_page(
     """Render the page as HTML, in one file that fetches nothing.
 
     `drawn` has the protocol of each picture, its title, and its SVG element, the first of which stands beside the
-    first table of results. Warnings come after that table, notes at the end.
+    first table of results. `compared` are tables that stand below those. Warnings come after the first one, notes
+    at the end.
     """
     figures, runs = judged.figures, judged.runs
     sections: list[dict[str, Any]] = [
@@ -75,7 +77,7 @@ def render_page(
         }
         for protocol, of in tables.items()
     ]
-    results = [table.page() for table in judged.results] + _published(figures, runs)
+    results = [*(table.page() for table in judged.results), *compared, *_published(figures, runs)]
     origin = [table for table in (_fitting(runs), _runs(runs)) if table.rows]
     parts: list[tuple[str, str, Sequence[PageTable]]] = [
         ("results", "Results", results),

@@ -27,6 +27,10 @@ _CURVES = 5
 """Number of detectors whose risk-coverage curves are named, besides the baseline."""
 
 
+_VARIANTS = 6
+"""Number of training methods or models whose own plots are drawn: the best."""
+
+
 class Picture(NamedTuple):
     """A picture as a matplotlib figure; `name` is the name of its files without an ending."""
 
@@ -41,8 +45,9 @@ Rows = Mapping[str, pd.DataFrame]
 
 
 def draw(judged: Judged, *, quiet: bool = True) -> Iterator[Picture]:
-    """Draw the plots of each protocol and training method, from the rows of its first run; the best method first."""
-    variants = dict.fromkeys(variant for order in judged.orders.values() for _, variant in order)
+    """Draw the plots of each protocol and training method, from the rows of its first run; the best methods first."""
+    ordered = dict.fromkeys(variant for order in judged.orders.values() for _, variant in order)
+    variants = [*ordered][:_VARIANTS]
     of_all = judged.figures[judged.figures["rows"] == AS_PUBLISHED]
     with bar(len(variants) * len(judged.orders), "drawing", quiet=quiet, unit=" protocols") as progress:
         for variant, (protocol, pairs) in itertools.product(variants, judged.orders.items()):

@@ -151,6 +151,10 @@ _SLANTED = 15
 """Number of columns up to which their names are slanted; those of more stand upright."""
 
 
+_LONG = 30
+"""Characters up to which names of rows leave a heat map of few columns room in a column; models have longer ones."""
+
+
 @styled
 def plot_curves(
     curves: Mapping[str, tuple[Floats, Floats]], others: Sequence[tuple[Floats, Floats]] = (), *, title: str,
@@ -169,9 +173,7 @@ def plot_curves(
     for x, y in others:
         place.plot(x * 100, y * 100, color=_OTHERS, linewidth=0.5, alpha=0.5)
     for (label, (x, y)), color in zip(curves.items(), itertools.cycle(_LINES), strict=False):
-        # Legends leave out labels that begin with an underscore.
-        shown = f" {label}" if label.startswith("_") else label
-        place.plot(x * 100, y * 100, color=color, linewidth=1.2, zorder=3, label=shown)
+        place.plot(x * 100, y * 100, color=color, linewidth=1.2, zorder=3, label=_in_a_legend(label))
     if others:
         place.plot([], [], color=_OTHERS, linewidth=0.5, label=f"{len(others)} others")
     place.set(xlim=(0, 100), ylim=(0, top), xlabel=axes[0], ylabel=axes[1])
@@ -179,6 +181,10 @@ def plot_curves(
     if entries:
         figure.legend(title=legend, loc="outside lower center", ncols=columns)
     return figure
+
+
+def _in_a_legend(label: str) -> str:
+    return f" {label}" if label.startswith("_") else label  # legends leave out labels that begin with an underscore
 
 
 @styled
@@ -226,7 +232,8 @@ def plot_heatmap(values: pd.DataFrame, *, title: str, bar: str) -> Any:
     import matplotlib
 
     count, percent = values.shape[1], values.to_numpy(float) * 100
-    figure, ((axes,),) = new_figure(title, COLUMN if count <= 4 else max(PAGE, 0.17 * count), 0.14 * len(values) + 1.5)
+    narrow = count <= 4 and max(map(len, values.index)) <= _LONG
+    figure, ((axes,),) = new_figure(title, COLUMN if narrow else max(PAGE, 0.17 * count), 0.14 * len(values) + 1.5)
     shades, scale = matplotlib.colormaps["viridis"], matplotlib.colors.Normalize(50, 100)
     image = axes.imshow(percent, cmap=shades, norm=scale, aspect="auto")
     for (row, column), value in np.ndenumerate(percent):
@@ -239,6 +246,34 @@ def plot_heatmap(values: pd.DataFrame, *, title: str, bar: str) -> Any:
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     figure.colorbar(image, ax=axes, label=bar, extend="min", aspect=40, pad=0.02)
+    return figure
+
+
+@styled
+def plot_ranks(ranks: pd.Series, difference: float, *, title: str) -> Any:
+    """Plot mean ranks, the best on top, each with a bar of half the critical difference to either side.
+
+    Where the bars of two do not overlap, they differ.
+    """
+    figure, ((axes,),) = new_figure(title, COLUMN, 0.14 * len(ranks) + 0.9)
+    places = range(len(ranks))
+    axes.errorbar(ranks, places, xerr=difference / 2, fmt="o", color=_LINES[0], markersize=3, linewidth=0.8)
+    axes.axvline(ranks.iloc[0] + difference / 2, color=_OTHERS, linewidth=0.6, linestyle=":")
+    axes.set_yticks(places, ranks.index)
+    axes.set(ylim=(len(ranks) - 0.5, -0.5), xlabel="mean rank ± CD / 2")
+    axes.grid(axis="x")
+    return figure
+
+
+@styled
+def plot_points(x: Floats, series: Mapping[str, Floats], *, title: str, axes: tuple[str, str]) -> Any:
+    """Plot points of rates from 0 to 1 by label, in percent."""
+    figure, ((place,),) = new_figure(title, COLUMN, 2.6 + 0.13 * len(series))
+    for (label, y), color in zip(series.items(), itertools.cycle(_LINES), strict=False):
+        place.scatter(x * 100, y * 100, s=12, color=color, label=_in_a_legend(label), alpha=0.8)
+    place.set(xlabel=axes[0], ylabel=axes[1])
+    place.grid()
+    figure.legend(loc="outside lower center")
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -22,6 +23,8 @@ from unknown_detection.evaluation.metrics.metrics import find_metrics
 from unknown_detection.evaluation.protocols import Protocol, chosen
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.report import judging
+from unknown_detection.evaluation.report.comparing import compare
+from unknown_detection.evaluation.report.differences import differences
 from unknown_detection.evaluation.report.figures import FILE, write_figures
 from unknown_detection.evaluation.report.looks import confused_rows, look_at
 from unknown_detection.evaluation.report.names import shown_name
@@ -88,6 +91,7 @@ def report(
     splits: str | Iterable[str] | None = None,
     protocols: str | Protocol | Sequence[str | Protocol] = (),
     metrics: str | Callable[..., float] | Sequence[str | Callable[..., float]] = (),
+    intervals: int = 0,
     csv: bool = False,
     latex: bool = False,
     plots: bool | None = None,
@@ -110,6 +114,8 @@ def report(
         protocols: one or several: names, `NAME=CONFIG,CONFIG`, or a `Protocol` of one's own; empty for the default
             protocol of each config.
         metrics: more metrics, as for `evaluate`, of each split of unknown rows, with the means of each role.
+        intervals: number of bootstrap samples, such as 1000, for a table of how far each detector is from the best one
+            of a model, with intervals on the same drawn rows; 0 for none.
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
         plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
@@ -142,7 +148,7 @@ def report(
     for note in (*warnings, *notes):
         log(f"note: {note}")
     judged = judging.judge(runs, plan, opened, quiet=quiet)
-    hints = judging.reversed_signs(judged.figures)
+    hints, comparisons = judging.reversed_signs(judged.figures), compare(judged)
     try:
         best, rows = _best_rows(judged)
         looks = {f"{title} to {best}": look_at(opened, of) for title, of in confused_rows(rows).items()}
@@ -159,11 +165,14 @@ def report(
     try:
         temporary.mkdir()
         drawn = []
-        for picture in () if plots is False else draw(judged, quiet=quiet):
+        compared = (picture for comparison in comparisons for picture in comparison.pictures())
+        for picture in () if plots is False else itertools.chain(compared, draw(judged, quiet=quiet)):
             drawn.append((picture.protocol, picture.title, inline_svg(picture.figure, picture.name)))
             if plots:
                 save(picture.figure, temporary / "plots", picture.name, PLOT_SUFFIXES)
         found: dict[str, Any] = {"warnings": [*warnings, *hints], "notes": notes, "demo": opened.is_demo}
+        found["compared"] = [comparison.table() for comparison in comparisons if comparison.ranks]
+        found["compared"] += differences(judged, intervals, quiet=quiet) if intervals else []
         write_text(temporary / PAGE, render_page(judged, tables, drawn, looks, **found))
         write_figures(temporary / FILE, judged.figures)
         if csv:

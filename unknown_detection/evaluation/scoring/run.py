@@ -43,6 +43,7 @@ from unknown_detection.evaluation.releases import Key, choose_splits
 from unknown_detection.evaluation.scoring.fit import FeatureCache, Scorer, in_words
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, FitSplits, find_fit_splits
 from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
+from unknown_detection.evaluation.scoring.thresholds import choose_level, chosen_on_the_same, decide, find_threshold
 from unknown_detection.terminal.progress import Log, bar
 
 FeatureSource = FeatureStore | str | Path | Sequence[FeatureStore | str | Path]
@@ -58,6 +59,7 @@ def score(
     search: bool = True,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     runner: Runner | None = None,
+    at_known: float | None = None,
     seed: int = 0,
     device: str = "cpu",
     accept: bool = False,
@@ -89,11 +91,14 @@ def score(
             `{"knn": {"k": 50}}`; for an instance, too.
         runner: runs the model on the images again, for the detectors that need it; None for the one that extracted
             the features in this process.
+        at_known: share of known rows, such as 0.95, that a threshold of each detector keeps: a column `decision` then
+            says `known` or `unknown` of each row. Thresholds are conformal, on held-out known rows of validation, and
+            stand in `attrs["provenance"]["thresholds"]`.
         seed: random seed, 0 or more; detectors that are given as instances get it, too.
         device: where distances to neighbours are computed, as for `extract`.
         accept: go on where the model's accuracy differs from the published one (`receipt`), as after an `extract` that
             accepted it.
-        out: scores file to write, .parquet; the trials of the search are written beside it.
+        out: scores file to write, .parquet; the trials of the search and thresholds are written beside it.
         quiet: no progress bars.
         log: receives lines about the model and each fitted detector, and notes.
 
@@ -124,6 +129,7 @@ def score(
     modules = sorted({module for required in needing.values() for module in required})
     require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose other detectors")
     scorer = Scorer(FeatureCache(store, members, runner, int(seed), quiet), fit_splits, chosen, search=search, log=log)
+    level = None if at_known is None else choose_level(scorer, at_known)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
     model_receipt.require(model_receipt.differences if accept else store.identity.accepted)
     environments = {
@@ -145,6 +151,11 @@ def score(
         )
     with on_device(device):
         scores, missing = score_all(scorer, keys, log, quiet=quiet)
+        thresholds = {} if level is None else {name: find_threshold(scorer, name, level) for name in scores}
+    if level is not None:
+        scores = {name: decide(table, thresholds[name]) for name, table in scores.items()}
+        for line in filter(None, (level.sentence(), chosen_on_the_same(scorer, thresholds))):
+            log(line)
     unasked = {name: of for name, of in missing.items() if chosen.everything and name in DETECTORS}
     asked = {name: of for name, of in missing.items() if name not in unasked}
     if unasked:
@@ -153,9 +164,14 @@ def score(
         warnings.warn(f"there are no scores of {_in_words(asked)}", EvaluationWarning, stacklevel=2)
     reasons = {name: one_line(str(error)) for name, error in asked.items()}
     provenance = _provenance(scorer, keys, [*scores], reasons, model_receipt)
+    if level is not None:
+        at = {"asked": level.asked, "rows": level.rows, "quantile": level.quantile}
+        provenance = msgspec.structs.replace(provenance, thresholds=thresholds, at_known=at)
     table = pa.concat_tables(scores.values())
     if file is not None:
-        _write_trials(file.with_suffix(".search.csv"), scorer)
+        _write_lines(file.with_suffix(".search.csv"), [line for of in scorer.trials.values() for line in of])
+        lines = [{"detector": name, "threshold": value, **provenance.at_known} for name, value in thresholds.items()]
+        _write_lines(file.with_suffix(".thresholds.csv"), lines)
         write_scores(file, table, provenance)
         log(f"{len(table):,} scores of {len(scores)} detectors are in {file}")
     frame = table.to_pandas()
@@ -340,9 +356,8 @@ def _rows_used(scorer: Scorer, detector: Detector) -> dict[str, str]:
     return {name: value for name, value in used.items() if value}
 
 
-def _write_trials(path: Path, scorer: Scorer) -> None:
-    """Write the trials of the searches as CSV; without any, delete the file of an earlier run."""
-    lines = [line for lines in scorer.trials.values() for line in lines]
+def _write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Write what is found beside scores as CSV; without any lines, delete the file of an earlier run."""
     if lines:
         write_text(path, csv_text([[*lines[0]], *([*line.values()] for line in lines)]))
     else:

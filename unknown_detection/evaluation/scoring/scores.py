@@ -78,6 +78,9 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             differs from the published one, which the user accepted (`accepted`).
         splits: the scored splits as `config/split`; empty, as in earlier files, for all of the configs.
         missing: why detectors that were asked for have no scores, by their names.
+        thresholds: scores above which rows were decided unknown, by detector.
+        at_known: of these thresholds the share of known rows that was `asked` for, the number of `rows` that they were
+            chosen on, and the `quantile` of these.
     """
 
     release_digest: Text
@@ -94,6 +97,8 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     source: dict[Text, Text] = {}
     splits: tuple[Text, ...] = ()
     missing: dict[Text, Text] = {}
+    thresholds: dict[Text, float] = {}
+    at_known: dict[Text, float] = {}
 
 
 class _Attrs(Struct):
@@ -104,7 +109,9 @@ class _Attrs(Struct):
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
     """Write a scores file atomically; equal arguments produce equal bytes."""
-    table = _with_attrs(_checked(scores, str(path), COLUMNS), msgspec.to_builtins(provenance))
+    table = _with_attrs(
+        _checked(scores, str(path), {**COLUMNS, "decision": pa.string()}), msgspec.to_builtins(provenance)
+    )
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 

@@ -1,0 +1,162 @@
+"""Several models in one call: a row for each model and detector, one that fails beside others, and what is there."""
+
+import json
+import shutil
+import warnings
+
+import pandas as pd
+import pytest
+
+torch = pytest.importorskip("torch", reason="runs torch models")
+timm = pytest.importorskip("timm", reason="opens timm's models")
+pytest.importorskip("torchvision", reason="preprocesses images")
+
+import unknown_detection as ud  # noqa: E402
+from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.refusals import refusal  # noqa: E402
+from tests.evaluation.samples import CONFIG, LABELS, fitted  # noqa: E402
+from tests.sentences import assert_sentence  # noqa: E402
+from unknown_detection.evaluation.__main__ import main  # noqa: E402
+from unknown_detection.evaluation.several import named  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SPLITS = f"{CONFIG},{CONFIG}-train"
+DETECTORS = ["msp", "knn", "energy", "max_logit"]
+OPTIONS = {"splits": SPLITS, "search": False, "workers": 0, "quiet": True, "device": "cpu"}
+
+
+def of_timm():
+    """The smallest network of timm, for images of 32 x 32."""
+    made = small_models.of_seed(timm.create_model, model_name="test_efficientnet", num_classes=len(LABELS))
+    made.pretrained_cfg = {**made.pretrained_cfg, "input_size": (3, 32, 32), "architecture": "test_efficientnet"}
+    return made
+
+
+def broken():
+    """A network whose code is wrong where it meets an image."""
+    model = fitted(small_models.cnn)
+    model.forward = lambda images: images.nothing
+    return model
+
+
+def first_logit(rows):
+    """A detector in memory, which may be another in another run."""
+    return rows.logits[:, 0]
+
+
+@pytest.fixture(scope="module")
+def models():
+    torch.set_num_threads(1)
+    return [fitted(small_models.cnn), fitted(small_models.cnn, seed=1), of_timm()]
+
+
+@pytest.fixture(scope="module")
+def done(release, models, tmp_path_factory):
+    """Three models, and two that fail: one in its code, and one that is the first again."""
+    out = tmp_path_factory.mktemp("several")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made = ud.run([*models[:2], broken(), models[0], models[2]], release, DETECTORS, out, **OPTIONS)
+    return made, out, [str(warning.message) for warning in caught]
+
+
+def test_a_row_for_each_model_and_detector(release, models, done):
+    """As if each were run alone."""
+    made, out, _ = done
+    assert [*made.features] == [*made.scores] == ["Small", "Small_2", "test-efficientnet"]
+    of_near = made.figures[made.figures["split"] == "near_ood"]
+    assert sorted(zip(of_near["run"], of_near["detector"], strict=True)) == sorted(
+        (name, detector) for name in made.scores for detector in DETECTORS
+    )
+    for name, model in zip(made.scores, models, strict=True):
+        alone = ud.run(model, release, DETECTORS, **OPTIONS)
+        pd.testing.assert_frame_equal(made.scores[name], alone.scores)
+    figures = pd.read_parquet(out / "report" / "figures.parquet")
+    assert figures["variant"].nunique() == 3, "two of one name are told apart by their digests"
+
+
+def test_models_that_fail_do_not_take_others_along(done):
+    """Warnings name them; of code the traceback says where."""
+    made, _, said = done
+    assert [*made.failed] == ["Small_3", "Small_4"]
+    assert "AttributeError" in made.failed["Small_3"] and made.failed["Small_4"].startswith("It has the weights")
+    assert len(said) == 2 and "in <lambda>" in said[0] and "Small_4" in said[1]
+
+
+def test_a_second_call_computes_nothing(release, models, done, tmp_path):
+    """Scores are read where the same was asked of the same features; others are computed."""
+    made, out, _ = done
+    shutil.copytree(out, tmp_path / "run")
+
+    def lines(detectors, **options):
+        said = []
+        again = ud.run([*models[:2]], release, detectors, tmp_path / "run", log=said.append, **OPTIONS | options)
+        return again, [line for line in said if line.endswith("has the scores already")]
+
+    again, there = lines(DETECTORS)
+    assert len(there) == 2 and again.features["Small"].runner is None
+    for name, scores in again.scores.items():
+        pd.testing.assert_frame_equal(scores, made.scores[name])
+        assert scores.attrs == made.scores[name].attrs
+    assert not lines(DETECTORS[:2])[1] and not lines(DETECTORS)[1], "other detectors were asked for"
+    assert not lines(DETECTORS, seed=1)[1] and not lines([*DETECTORS, first_logit])[1]
+
+
+def test_the_command_takes_a_list(release, tmp_path, capsys):
+    """Each with its own file of weights; the exit code is 3 where one fails."""
+    listed = ["model,weights,accuracy"]
+    for seed in range(3):
+        torch.save(fitted(small_models.cnn, seed=seed).state_dict(), tmp_path / f"{seed}.pt")
+        listed.append(f"{small_models.__file__}:cnn,{tmp_path / f'{seed}.pt'},")
+    listed.append("timm:nothing,,")
+    (tmp_path / "models.csv").write_text("\n".join(listed))
+    run = ["run", "--release", str(release), "--splits", SPLITS, "--no-search", "--quiet", "--no-plots"]
+    run += ["--device", "cpu", "--workers", "0", "--detectors", "msp,knn", "--out", str(tmp_path / "out"), "--json"]
+    assert main([*run, "--models", str(tmp_path / "models.csv")]) == 3
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert [*document["failed"]] == ["timm-nothing"] and document["missing"] == {}
+    assert_sentence(printed.err, "timm-nothing")
+    assert sorted(path.name for path in (tmp_path / "out" / "scores").glob("*.parquet")) == [
+        "small-models.py-cnn.parquet",
+        "small-models.py-cnn_2.parquet",
+        "small-models.py-cnn_3.parquet",
+    ]
+    for flags in ([], ["--model", "timm:resnet18", "--models", str(tmp_path / "models.csv")]):
+        assert main([*run, *flags]) == 2
+        assert_sentence(capsys.readouterr().err, "--model", "--models")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("timm:resnet18\n", "model"),
+        ("model,colour\ntimm:resnet18,red\n", "colour"),
+        ("model,accuracy\ntimm:resnet18,most\n", "most"),
+        ("model\n", "the list is empty"),
+    ],
+)
+def test_lists_that_are_refused(release, tmp_path, capsys, text, named):
+    (tmp_path / "models.csv").write_text(text)
+    run = ["run", "--release", str(release), "--models", str(tmp_path / "models.csv"), "--out", str(tmp_path / "out")]
+    assert main(run) == 2
+    assert_sentence(capsys.readouterr().err, named)
+
+
+def test_what_concerns_all_models_is_refused_before_any_runs(release, models, tmp_path):
+    """A misspelled detector or metric, and a file of weights for all."""
+    for options in ({"detectors": "mspp"}, {"metrics": "oscar"}, {"weights": "weights.pt"}):
+        refusal(ud.run, models, release, out=tmp_path / "run", **OPTIONS | options)
+        assert not (tmp_path / "run").exists()
+    said = refusal(ud.run, ["timm:nothing", "timm:neither"], release, out=tmp_path / "run", **OPTIONS)
+    assert said.startswith("None of 2 models could be run. timm-nothing: ")
+
+
+def test_names_and_weights_of_a_list():
+    """Published weights of libraries, unless there is a file; folders are no part of a name."""
+    found = named(
+        ["timm:resnet18", {"model": "timm:resnet18", "weights": "a.pt"}, "a/b.py:c", {"model": torch.nn.Linear(1, 1)}]
+    )
+    assert [*found] == ["timm-resnet18", "timm-resnet18_2", "b.py-c", "Linear"]
+    assert [how.get("pretrained") for how in found.values()] == [True, None, None, None]
