@@ -13,6 +13,7 @@ for _package in ("torch", "pytorch_ood", "torchvision", "timm", "safetensors"):
 
 from builders.commands.folder import make_command  # noqa: E402
 from examples import digits_release, mnist_folders, reproduce, train  # noqa: E402
+from tests.examples.papers.scripts import script  # noqa: E402
 from unknown_detection.evaluation.commands import extract, report, score  # noqa: E402
 
 PAGE = (EXAMPLES.parent / "docs" / "training.md").read_text(encoding="utf-8")
@@ -25,6 +26,7 @@ COMMANDS = {
     ("unknown-detection", "evaluate", "extract"): extract.command,
     ("unknown-detection", "evaluate", "score"): score.command,
     ("unknown-detection", "evaluate", "report"): report.command,
+    ("python", "examples/papers/optimizer_robustness.py"): script("optimizer_robustness")["main"],
 }
 
 
@@ -43,7 +45,7 @@ def test_every_option_exists():
         known = {name for option in command.params if isinstance(option, click.Option) for name in option.opts}
         assert {word for word in words if word.startswith("--")} <= known, words
         checked += 1
-    assert checked == 16
+    assert checked == 17
 
 
 def test_every_file_and_method_of_the_page_exists():

@@ -13,9 +13,10 @@ from tests.evaluation.made_rows import auc, make_rows, only
 from tests.evaluation.refusals import refusal
 from tests.sentences import assert_sentence, stops
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.metrics.metrics import METRICS
+from unknown_detection.evaluation.metrics.metrics import METRICS, find_metrics
 from unknown_detection.evaluation.protocols import PROTOCOLS, Protocol, default_protocol, figures, register
 from unknown_detection.evaluation.protocols import protocol as registry
+from unknown_detection.evaluation.protocols.chosen import protocol_of
 from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY
 
 RANDOM = np.random.default_rng(11)
@@ -162,6 +163,16 @@ def test_open_set_recognition_counts_right_rows_only():
     }
     never = [(*CIFAR[0][:4], {"wrong": [True] * 60}), *CIFAR[1:]]
     assert {f["value"] for f in figures("openood", make_rows(*never)) if f["setting"] == "open_set"} == {0.0}
+
+
+def test_a_split_of_several_roles_has_a_figure_for_each():
+    """As FACETS's `test`, whose figures had one name, so that a report took them for those of two runs."""
+    groups = [("facets-t1", "test", role, draw(20, shift)) for role, shift in (("near_ood", 1), ("far_ood", 3))]
+    measured = figures(
+        protocol_of(find_metrics("auroc")), make_rows(("facets-t1", "test", "in_distribution", TEST), *groups)
+    )
+    expected = {f"test, {role}": auc(TEST, scores) for _, _, role, scores in groups}
+    assert {f["unknown"]: f["value"] for f in measured if not f["statistic"]} == pytest.approx(expected)
 
 
 def test_openood_needs_one_in_distribution():

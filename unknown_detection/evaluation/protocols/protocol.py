@@ -8,6 +8,7 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -180,10 +181,15 @@ def measure_each(
 def measure_roles(
     rows: pd.DataFrame, known: pd.DataFrame, roles: Iterable[str], metrics: Sequence[str], /, **named: str
 ) -> list[Figure]:
-    """Compute metrics of the known rows against each split of some roles, and the mean over each role's splits."""
-    measured = []
-    for role in roles:
-        of_role = measure_each(known, frame.by_split(rows[rows["role"] == role]), metrics, **named)
+    """Compute metrics of the known rows against each split of some roles, and the mean over each role's splits.
+
+    A split with rows of several roles, as FACETS's, is named with each of them.
+    """
+    measured, splits = [], {role: frame.by_split(rows[rows["role"] == role]) for role in roles}
+    counts = Counter(split for of_role in splits.values() for split in of_role)
+    for role, by_name in splits.items():
+        told_apart = {split if counts[split] == 1 else f"{split}, {role}": of for split, of in by_name.items()}
+        of_role = measure_each(known, told_apart, metrics, **named)
         measured += of_role + means(of_role, n_known=len(known), unknown=role)
     return measured
 
