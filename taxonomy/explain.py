@@ -34,7 +34,12 @@ _COMPARED = (
 _OF_OPENOOD = {"cifar100": ("cifar10",), "places365": ("cifar10", "cifar")}
 """Tables whose classes OpenOOD's benchmarks on CIFAR compare with known ones, too, with the keys of these."""
 
-_LISTED_BY = {"sun397": "facets-t1-sun397", "coco2017": "cocomagenet"}
+_LISTED_BY = {
+    "sun397": "facets-t1-sun397",
+    "coco2017": "cocomagenet",
+    "cub200": "ssb-cub",
+    "fgvc_aircraft": "ssb-aircraft",
+}
 """The table that has the classes of a source without a table of its own name."""
 
 _BY_PLACE = ("shared_name", "within_threshold", "beyond_threshold")
