@@ -127,8 +127,8 @@ COMPARISONS = (
 _DOCTOR = {
     "small": "JPEGs of 800 bytes, all of one size",
     "photographs": "photographs of 110 KB",
-    "tar": "the same in one tar",
-    "gigabytes": "links to 2,000 of them",
+    "tar": "of these in one tar",
+    "gigabytes": "links to 2,000 of these",
 }
 """What `benchmarks.planning.doctor` reads, in words."""
 
