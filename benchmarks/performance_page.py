@@ -124,6 +124,14 @@ COMPARISONS = (
     *_nearest(512, 8192),
 )
 
+_DOCTOR = {
+    "small": "JPEGs of 800 bytes, all of one size",
+    "photographs": "photographs of 110 KB",
+    "tar": "of these in one tar",
+    "gigabytes": "links to 2,000 of these",
+}
+"""What `benchmarks.planning.doctor` reads, in words."""
+
 NOT_RUN = "No run is recorded."
 
 COMMANDS = {
@@ -251,6 +259,29 @@ def build_cost(recorded: Figures) -> str:
     )
 
 
+def doctor(recorded: Figures) -> str:
+    """Return the table of `doctor` beside `sha256sum`, in processor time and by the clock."""
+    rows = []
+    for kind, words in _DOCTOR.items():
+        if (of := recorded.get(f"planning.doctor, {kind}")) is None:
+            continue
+        ours, other = (of["medians"][name] for name in ("doctor", "sha256sum"))
+        rows.append(
+            [
+                f"{of['files']:,} {words}",
+                f"{of['bytes'] / 1e9:.1f}",
+                seconds(ours["processor"]),
+                seconds(other["processor"]),
+                f"{ours['processor'] / other['processor']:.2f}",
+                f"{ours['seconds'] / other['seconds']:.2f}",
+                f"{ours['peak_mb']:,}",
+                note(of["measured"]),
+            ]
+        )
+    head = ["images", "GB", "`doctor`", "`sha256sum`", "ratio", "ratio by the clock", "MB", "commit, date, load"]
+    return table(head, rows) if rows else NOT_RUN
+
+
 def unmeasured(recorded: Figures) -> str:
     """Return the list of comparisons of which no figures are stated."""
     lacking = [
@@ -269,5 +300,6 @@ def blocks(recorded: Figures) -> dict[str, str]:
         "wall": wall(recorded),
         "comparisons": comparisons(recorded),
         "cost": build_cost(recorded),
+        "doctor": doctor(recorded),
         "unmeasured": unmeasured(recorded),
     }

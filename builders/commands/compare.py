@@ -65,7 +65,7 @@ def command(
     if own_process():
         without_pandas()
     from builders.doctor.copies import recognise
-    from builders.doctor.diagnose import copy_side, count_kinds, joined
+    from builders.doctor.diagnose import copy_side, count_kinds, counted_kinds, joined
     from builders.doctor.examine import extra_images
     from builders.doctor.index import reference
     from builders.doctor.lines import SHOWN, difference_values, differences_csv, kinds_table, refuse_inside
@@ -97,7 +97,7 @@ def command(
     if not differences:
         sentence = f"equal: every one of {quantity(theirs.rows.num_rows, 'row')} of {ours.name} as in {theirs.name}"
     else:
-        counted = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        counted = counted_kinds(kinds)
         why = f". The likeliest reason: {reason}" if reason else ""
         sentence = f"{ours.name} and {theirs.name} differ in {quantity(total, 'row')}: {counted}{why}"
     beside = {

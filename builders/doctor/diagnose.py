@@ -56,6 +56,11 @@ def count_kinds(differences: Sequence[Difference]) -> dict[Kind, int]:
     return {kind: counts[kind] for kind in KINDS if kind in counts}
 
 
+def counted_kinds(kinds: Mapping[Kind, int]) -> str:
+    """Say how many images are of each kind."""
+    return ", ".join(f"{count:,} {'of other bytes' if kind == 'differs' else kind}" for kind, count in kinds.items())
+
+
 def copy_side(name: str, copies: Sequence[Copy], facts: Sequence[pa.Table]) -> Side:
     """Return copies that were read as a side of a comparison."""
     tables, ends = [], [0]
@@ -234,7 +239,7 @@ def _sentence(
         how = ", of which names, sizes and headers were compared (--quick)" if quick else ""
         return f"complete: every one of {quantity(images, 'image')} of {what} as in {theirs.name}{how}"
     kinds = count_kinds(differences)
-    counted = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
+    counted = counted_kinds(kinds)
     if others:
         return f"not the dataset: {others[0]}{f'; {counted}' if counted else ''}"
     if refused:

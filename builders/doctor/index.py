@@ -26,6 +26,7 @@ from builders.release.manifest import read_manifest
 from builders.release.reader import read_index, row_groups
 from builders.release.schema import ROLES
 from builders.release.values import Text
+from builders.sources.registry import SOURCES
 from builders.storage.files import atomic_path
 from builders.storage.parquet import UNREADABLE, open_parquet, read_bounded
 from builders.storage.scratch import scratch_folder
@@ -155,7 +156,7 @@ def read_index_file(place: Path) -> Side:
             **{name: table[name] for name in _HEADER},
         }
     )
-    about = {"source": source, "edition": described.edition, "licence": ""}
+    about = {"source": SOURCES[source].title if source in SOURCES else source}
     return Side(place.name, rows.combine_chunks(), about, of_source=source)
 
 

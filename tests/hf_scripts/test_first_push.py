@@ -11,12 +11,17 @@ PAGE = ROOT / "docs" / "publishing.md"
 REPO = "org/shifted"
 
 
-def steps():
-    """The commands of the section that need the Hub and no real data, each block as a list."""
+def steps(needed="the Hub"):
+    """The commands of the section that need just this, each block as a list."""
     (section,) = re.findall(
         r"^## The first push, step by step\n(.*?)^## ", PAGE.read_text(encoding="utf-8"), re.M | re.S
     )
-    return [lines for needs, lines in blocks(PAGE) if needs == "the Hub" and lines[0] in section]
+    return [lines for needs, lines in blocks(PAGE) if needs == needed and lines[0] in section]
+
+
+def of_the_demo(demo, lines):
+    """Lines about copies in /data, with the folders of the demo."""
+    return [re.sub(r"/data/(\w+)", lambda match: str(demo[match[1]]), line) for line in lines]
 
 
 def loaded(hub, line, folder, token):
@@ -27,9 +32,14 @@ def loaded(hub, line, folder, token):
     return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_list_of_a_first_push(drawn_demo, hub, api, only_loopback, tmp_path, monkeypatch, capsys):
+def test_the_list_of_a_first_push(demo, drawn_demo, hub, api, only_loopback, tmp_path, monkeypatch, capsys):
     publishes, (load, check) = steps()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    ((*asked,),), ((against,),) = steps("real data"), steps("the Hub and real data")
+    for line in of_the_demo(demo, asked):
+        assert run_here(line) == 1, "a demo has few of the owner's images"
+        assert "is not complete and sound" in capsys.readouterr().out
     for line in publishes:
         assert run_here(line) == 0, (line, capsys.readouterr().err)
         if "--dry-run" in line:
@@ -44,3 +54,6 @@ def test_the_list_of_a_first_push(drawn_demo, hub, api, only_loopback, tmp_path,
     assert (after.returncode, "num_rows: 400" in after.stdout) == (0, True), after.stderr
     monkeypatch.setenv("HF_TOKEN", reader)
     assert run_here(check) == 0, capsys.readouterr().err
+    (line,) = of_the_demo(demo, [against])
+    assert run_here(line) == 0, capsys.readouterr()
+    assert "as in org/shifted v1.0.0" in capsys.readouterr().out.splitlines()[-1]

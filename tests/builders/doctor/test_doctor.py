@@ -97,7 +97,19 @@ def together(*plants):
 cut = put(lambda data: data[: len(data) // 2])
 half = put(changed(lambda image: image.resize((image.width // 2, image.height // 2))))
 worse = put(lambda data: saved(Image.open(io.BytesIO(data)).convert("RGB"), quality=70))
-grey = put(lambda data: saved(Image.open(io.BytesIO(data)).convert("L"), quality=95))
+
+
+def in_grey(data):
+    return saved(Image.open(io.BytesIO(data)).convert("L"), quality=95)
+
+
+def put_other(root):
+    """Put a third image in the place of one."""
+    (root / ONE).unlink()
+    shutil.copy(min((root / "images" / "bubbly").iterdir()), root / ONE)
+
+
+grey = put(in_grey)
 turned = put(changed(lambda image: image.transpose(Image.Transpose.ROTATE_90)))
 commented = put(lambda data: data[:2] + b"\xff\xfe\x00\x06abcd" + data[2:])
 replaced_by_another = put(
@@ -122,6 +134,16 @@ PLANTED = {
     "turned by EXIF": (put(with_orientation), {"differs": 1}),
     "missing and cut": (together(put(lambda data: data[:200], OTHER), removed), {"missing": 1, "truncated": 1}),
     "resized and extra": (together(added, half), {"extra": 1, "resized": 1}),
+    "copied over and cut": (together(put(lambda data: data[:200], OTHER), put_other), {"doubled": 1, "truncated": 1}),
+    "in the folder of another class and a page": (
+        together(put(lambda data: b"<html>404</html>", OTHER), misplaced),
+        {"wrong class": 1, "unreadable": 1},
+    ),
+    "grey and turned": (together(put(in_grey, OTHER), turned), {"grey": 1, "turned": 1}),
+    "renamed and saved again": (
+        together(put(changed(lambda image: image), OTHER), renamed),
+        {"under another name": 1, "differs": 1},
+    ),
 }
 
 
@@ -290,6 +312,16 @@ def test_quick_takes_what_only_all_bytes_show_for_equal(demo, index, tmp_path):
     assert found["whole"]
     assert found["sentence"].endswith("of which names, sizes and headers were compared (--quick)")
     assert not ud.doctor(root, against=str(index("dtd")))["whole"]
+
+
+def test_what_is_broken_in_the_owners_archive_is_a_note(demo, tmp_path):
+    root = linked(demo["sun397"], tmp_path / "copy")
+    name = "c/church/outdoor/sun_bhenjvsvrtumjuri.jpg"
+    (folder,) = (path for path in root.rglob("outdoor") if path.parent.name == "church")
+    tree(folder, {name.rpartition("/")[2]: b"\xff\xd8 badly encoded"})
+    found = ud.doctor(root)
+    assert not any("bhenjvsvrtumjuri" in each["id"] for each in found["differences"])
+    assert f"1 image known to be broken in the owner's archive: sun397/{name}" in found["notes"]
 
 
 def test_a_file_larger_than_any_image_is_named_so(demo, index, tmp_path, monkeypatch):

@@ -78,7 +78,7 @@ def test_records_without_images_are_named_in_the_refusal(tmp_path, capsys):
 
 @pytest.mark.parametrize("key", ["tiny_imagenet", "imagenet"])
 def test_the_owners_images_without_classes_are_not_extra(demo, tmp_path, key):
-    """Tiny ImageNet's archive and ImageNet's, in Kaggle's layout, have test images of no partition."""
+    """In Tiny ImageNet's archive, and in Kaggle's layout of ImageNet, lies a folder of test images of no partition."""
     own = demo["dtd"] / "images/blotchy/blotchy_0160.jpg"
     if key == "imagenet":
         root = imagenet_kaggle(demo[key], tmp_path / "copy")
