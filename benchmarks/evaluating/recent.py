@@ -1,8 +1,8 @@
 """Speed of the recent detectors against pytorch-ood's of the same kind, fit and score together.
 
 Run as `python -m benchmarks.evaluating.recent`. 20,000 random rows to fit on, 5,000 to score, one thread. Processor
-time is compared, which other work on the machine hardly changes; the ratios are those of medians. NCI, VRA and GMM are
-pytorch-ood's; Mahalanobis++ and RMDS++, which it has not, stand beside its Mahalanobis and RMD.
+time is compared, which other work on the machine hardly changes; the ratios are those of medians. NCI, VRA, GMM and
+MCM are pytorch-ood's; Mahalanobis++ and RMDS++, which it has not, stand beside its Mahalanobis and RMD.
 """
 
 import statistics
@@ -58,6 +58,7 @@ def rivals(fitted: Features, tested: Features, head: Head) -> dict[str, Callable
         return detector.fit_feature_maps(z[..., None, None], labels).predict_feature_maps(scored[..., None, None])
 
     found = {"nci": lambda: of_features(theirs.NCI(None, linear, alpha=1e-4)), "vra": of_maps}
+    found |= {"mcm": lambda: theirs.MCM(None, linear.weight).predict_features(scored)}
     if len(head.bias) * z.shape[1] ** 2 < 1 << 28:  # more covariances do not fit
         found |= {"gmm": lambda: of_features(theirs.GMM(None))}
         found |= {"mahalanobis_pp": lambda: of_features(theirs.Mahalanobis(None))}
@@ -72,7 +73,7 @@ def main(repeats: int) -> None:
     torch.set_num_threads(1)
     for width, classes in ((512, 10), (512, 100), (2048, 1000)):
         weight = np.random.default_rng(0).normal(size=(classes, width)).astype(np.float32) / np.float32(10)
-        head = Head(weight, np.zeros(classes, np.float32))
+        head = Head(weight, np.zeros(classes, np.float32), negatives=weight[:0])
         fitted, tested = rows_of(20_000, head, 1), rows_of(5_000, head, 2)
         with threadpool_limits(1):
             for name, rival in rivals(fitted, tested, head).items():

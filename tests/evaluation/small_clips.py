@@ -68,9 +68,9 @@ class Tokens(dict):
         return Tokens({name: values.to(device) for name, values in self.items()})
 
 
-def as_transformers(texts, padding, truncation, return_tensors):
+def as_transformers(texts, padding, truncation, return_tensors, max_length):
     """`tokenize` as a tokenizer of transformers."""
-    assert (padding, truncation, return_tensors) == ("max_length", True, "pt")
+    assert (padding, truncation, return_tensors, max_length) == ("max_length", True, "pt", LENGTH)
     return Tokens(input_ids=tokenize(texts))
 
 

@@ -44,6 +44,16 @@ def test_mcm(temperature):
     assert np.allclose(scores, expected, rtol=1e-9, atol=1e-12)
 
 
+def test_mcm_as_pytorch_ood_computes_it():
+    """Theirs is in float32, and without the one."""
+    theirs = pytest.importorskip("pytorch_ood.detector", reason="computes the same")
+    torch = pytest.importorskip("torch", reason="pytorch-ood computes with it")
+    features = rows()
+    expected = theirs.MCM(None, torch.from_numpy(TEXTS), temperature=0.5)
+    scores = 1 + expected.predict_features(torch.from_numpy(features.penultimate)).double().numpy()
+    assert np.allclose(MCM(temperature=0.5).fit(head=HEAD).score(features), scores, atol=1e-6)
+
+
 def test_neglabel_by_hand():
     """Two classes and four negatives in two groups: whatever the division, all pairs are averaged by one formula."""
     head = Head(np.eye(2, 3), np.zeros(2), np.array([[0, 0, 1.0], [0, 0, 1.0], [0, 0, 1.0], [0, 0, 1.0]]))

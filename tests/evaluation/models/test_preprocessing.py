@@ -6,6 +6,7 @@ import pickle
 import struct
 import warnings
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ torch = pytest.importorskip("torch", reason="makes tensors of images")
 timm = pytest.importorskip("timm", reason="preprocesses images for its models")
 torchvision = pytest.importorskip("torchvision", reason="preprocesses images for its models")
 
+from torch.utils.data import DataLoader  # noqa: E402
+
 from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.small_models import MEAN, PREPROCESSING, STD, of_three  # noqa: E402
 from tests.sentences import stops  # noqa: E402
@@ -24,6 +27,7 @@ from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.images import SplitImages  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import (  # noqa: E402
     Preprocessing,
+    _collate,
     load_batches,
     of_declaration,
     of_timm,
@@ -238,3 +242,17 @@ def test_images_of_photographs_size_are_read(load):
         warnings.simplefilter("error")
         ((numbers, images),) = load(small())
     assert list(numbers) == [0] and images.shape == (1, 3, 8, 8)
+
+
+def test_a_worker_makes_a_batch_in_the_memory_that_it_shares():
+    """So it is not copied there; a tensor that `torch.stack` makes is."""
+    images = [torch.full((3, 4, 4), float(number)) for number in range(3)]
+    preprocessing = SimpleNamespace(require_unchanged=lambda: None)
+
+    def shared(batch):
+        made = _collate(4, preprocessing, batch)
+        return made, made.is_shared(), torch.stack(batch).is_shared()
+
+    ((made, ours, stacked),) = DataLoader(images, 3, num_workers=1, collate_fn=shared, multiprocessing_context="fork")
+    assert (ours, stacked) == (True, False)
+    assert torch.equal(made, torch.stack([*images, images[-1]]))

@@ -55,7 +55,7 @@ class MCM(RowDetector):
     """
 
     name, title, source = "mcm", "MCM", "Ming et al. 2022, equation 1"
-    compared = "the authors' code (ea7130f)"
+    compared = "pytorch-ood 0.4; the authors' code (ea7130f)"
     inputs = (FEATURES,)
     reads_head = True
     ranges: ClassVar = {"temperature": POSITIVE}

@@ -179,10 +179,6 @@ def extract(
     kept = "what is finished is kept. Run the same command again to continue." if root else "nothing was kept."
     with store.writing() if share is None else contextlib.nullcontext(), stopping_says(f"stopped; {kept}"):
         store.ask({key: opened.rows(*key) for key in chosen})
-        if negatives:
-            from unknown_detection.evaluation.features.negatives import write_negatives  # reads WordNet
-
-            write_negatives(store, ready, log)
         # Tests first: a wrong receipt ends the run before the rest is computed.
         for is_test in (True, False):
             keys = [key for key in chosen if (key[1] == TEST) is is_test]
@@ -199,6 +195,10 @@ def extract(
                 )
             if is_test:
                 _check_accuracy(store, keys, accept, log)
+        if negatives:
+            from unknown_detection.evaluation.features.negatives import write_negatives  # reads WordNet
+
+            write_negatives(store, ready, log, quiet=quiet)
     return store
 
 

@@ -15,19 +15,22 @@ from unknown_detection.evaluation.features.store import NEGATIVES, FeatureStore
 from unknown_detection.evaluation.features.table import write_columns
 from unknown_detection.evaluation.models.features import Floats
 from unknown_detection.evaluation.models.models import Model
-from unknown_detection.terminal.progress import Log
+from unknown_detection.terminal.progress import Log, bar
 from unknown_detection.words import first_few
 
 SHARE, QUANTILE = 0.15, 0.95
 """Words that are taken, and the share of the classes that a word is to be unlike: those of the authors' code; a
 distance's 0.05-quantile in the paper is a similarity's 0.95-quantile."""
 
+_AT_ONCE = 2048
+"""Words between two steps of the progress bar; ours."""
+
 _NEAR, _DIGITS = 1e-5, 12
 """How far a similarity in float32 may be from its value, and the digits of one in float64 that are compared: batches,
 threads and devices move them by less than a tenth of that; ours."""
 
 
-def write_negatives(store: FeatureStore, model: Model, log: Log) -> None:
+def write_negatives(store: FeatureStore, model: Model, log: Log, *, quiet: bool) -> None:
     """Write the negative labels of a text model, unless they are there already, with what they were chosen by.
 
     Formula: the words w with the least 0.95-quantile over classes c of cos(t(w), t(c)), as many as are 0.15 of all, of
@@ -42,9 +45,12 @@ def write_negatives(store: FeatureStore, model: Model, log: Log) -> None:
     embed, names = model.module.embed, model.module.names
     found = negative_words(dict(zip(store.identity.label_names, names, strict=True)))
     words = np.array([*found.words], dtype=np.str_)
-    log(f"negatives embedding {len(words):,} nouns of WordNet")
-    embedded, classes = embed([*found.words]).numpy(), embed(names).numpy()
-    similar = np.concatenate([_similar(part, classes) for part in np.array_split(embedded, 1 + len(words) // 4096)])
+    parts, classes = [], embed(names).numpy()
+    with bar(len(words), "negative labels", quiet=quiet, unit=" nouns") as shown:
+        for some in np.array_split(words, 1 + len(words) // _AT_ONCE):
+            parts.append(embed(some.tolist()).numpy())
+            shown.update(len(some))
+    embedded, similar = np.concatenate(parts), np.concatenate([_similar(part, classes) for part in parts])
     count = int(len(words) * SHARE)
     last = np.partition(similar, count - 1)[count - 1]
     sure, near = np.flatnonzero(similar < last - _NEAR), np.flatnonzero(np.abs(similar - last) <= _NEAR)

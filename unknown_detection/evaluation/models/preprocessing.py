@@ -289,13 +289,14 @@ def load_batches(
 def _collate(size: int, preprocessing: Preprocessing, images: list[Any]) -> Any:
     """Collate images to one tensor of a fixed batch size; the first error if there is one.
 
-    After each batch a callable is asked for one picture again: it may have changed with the images that it has seen.
+    A worker makes the tensor in memory that it shares with the main process, not to copy it there. After each batch a
+    callable is asked for one picture again: it may have changed with the images that it has seen.
     """
-    import torch
+    from torch.utils.data import default_collate
 
     errors = [image for image in images if isinstance(image, EvaluationError)]
     try:
         preprocessing.require_unchanged()
     except EvaluationError as error:
         errors.append(error)
-    return errors[0] if errors else torch.stack(images + images[-1:] * (size - len(images)))
+    return errors[0] if errors else default_collate(images + images[-1:] * (size - len(images)))

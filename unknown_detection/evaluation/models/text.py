@@ -191,7 +191,9 @@ def _embed(model: Any, tokenizer: Any, names: Sequence[str], prompts: Sequence[s
     """Embed names: the mean over prompts of unit embeddings, of unit length again, as CLIP's authors do."""
     import torch
 
-    device = model.logit_scale.device
+    device, config = model.logit_scale.device, getattr(model, "config", None)
+    known = getattr(getattr(config, "text_config", None), "max_position_embeddings", None)  # not of every tokenizer
+    length = {} if known is None else {"max_length": known}
     with exact_float32(), torch.inference_mode():
         total: Any = 0
         for prompt in prompts:
@@ -201,7 +203,7 @@ def _embed(model: Any, tokenizer: Any, names: Sequence[str], prompts: Sequence[s
                 if hasattr(model, "encode_text"):
                     output = model.encode_text(tokenizer(some).to(device))
                 else:  # all of one length, so that an embedding does not depend on the other texts
-                    tokens = tokenizer(some, padding="max_length", truncation=True, return_tensors="pt")
+                    tokens = tokenizer(some, padding="max_length", truncation=True, return_tensors="pt", **length)
                     output = model.get_text_features(**tokens.to(device))
                 found.append(_unit(_embedding(output)).cpu())
             total = total + torch.cat(found)
