@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit, logsumexp
 
 from unknown_detection.evaluation.detectors.base import (
     FEATURES,
@@ -19,6 +18,7 @@ from unknown_detection.evaluation.detectors.base import (
     RowDetector,
     Scores,
     at_least,
+    dots,
 )
 from unknown_detection.evaluation.detectors.images import Columns, ImageDetector, ImagePass
 from unknown_detection.evaluation.detectors.logits import msp
@@ -39,6 +39,14 @@ def units(values: Floats) -> Doubles:
     return np.divide(doubles, lengths, out=np.zeros_like(doubles), where=lengths > 0)
 
 
+def cosines(z: Doubles, texts: Doubles) -> Doubles:
+    """Return the cosines between rows and texts of unit length; those of a zero vector are 0."""
+    products: Doubles = z @ texts.T
+    lengths = np.sqrt(dots(z, z))
+    products /= np.where(lengths > 0, lengths, 1)[:, None]
+    return products
+
+
 def require_texts(model: Model) -> None:
     """Refuse a model without texts of its classes."""
     if not has_texts(model.module):
@@ -57,6 +65,7 @@ class MCM(RowDetector):
     name, title, source = "mcm", "MCM", "Ming et al. 2022, equation 1"
     compared = "pytorch-ood 0.4; the authors' code (ea7130f)"
     inputs = (FEATURES,)
+    at_once = 256
     reads_head = True
     ranges: ClassVar = {"temperature": POSITIVE}
 
@@ -71,7 +80,7 @@ class MCM(RowDetector):
         self.texts = units(head.weight)
 
     def _rows(self, *inputs: Doubles) -> Scores:
-        return msp(units(inputs[0]) @ self.texts.T, self.temperature)
+        return msp(cosines(inputs[0], self.texts), self.temperature)
 
 
 def run_local(model: Model, images: Any, ids: Sequence[str], *, seed: int, temperature: float) -> Columns:
@@ -124,8 +133,7 @@ class NegLabel(MCM):
 
     name, title, source = "neglabel", "NegLabel", "Jiang et al. 2024, equation 5"
     compared = "the authors' code (3253db6)"
-    at_once = 256
-    ranges: ClassVar = {"temperature": POSITIVE, "groups": at_least(1)}
+    ranges: ClassVar = {"temperature": at_least(0.003), "groups": at_least(1)}  # less leaves float64's range
 
     temperature: float = 0.01
     groups: int = 100
@@ -143,9 +151,14 @@ class NegLabel(MCM):
         self.negatives = units(head.negatives)[order[: each * self.groups]]
 
     def _rows(self, *inputs: Doubles) -> Scores:
-        images = units(inputs[0])
-        known = logsumexp(images @ self.texts.T / self.temperature, axis=1)
-        cosines = (images @ self.negatives.T).reshape(len(images), self.groups, -1)
-        unknown = logsumexp(cosines / self.temperature, axis=2)
-        scores: Scores = expit(unknown - known[:, None]).mean(axis=1)
+        known = self._powers(inputs[0], self.texts).sum(axis=1, keepdims=True)
+        unknown = self._powers(inputs[0], self.negatives).reshape(len(known), self.groups, -1).sum(axis=2)
+        scores: Scores = (unknown / (unknown + known)).mean(axis=1)
         return scores
+
+    def _powers(self, z: Doubles, texts: Doubles) -> Doubles:
+        """Return e(t) / e(z), so that none is greater than one up to rounding."""
+        values = cosines(z, texts)
+        values -= 1
+        values /= self.temperature
+        return np.exp(values, out=values)
