@@ -149,7 +149,8 @@ def test_what_concerns_all_models_is_refused_before_any_runs(release, models, tm
     for options in ({"detectors": "mspp"}, {"metrics": "oscar"}, {"weights": "weights.pt"}):
         refusal(ud.run, models, release, out=tmp_path / "run", **OPTIONS | options)
         assert not (tmp_path / "run").exists()
-    said = refusal(ud.run, ["timm:nothing", "timm:neither"], release, out=tmp_path / "run", **OPTIONS)
+    with pytest.warns(UserWarning, match="there are no scores of timm-"):
+        said = refusal(ud.run, ["timm:nothing", "timm:neither"], release, out=tmp_path / "run", **OPTIONS)
     assert said.startswith("None of 2 models could be run. timm-nothing: ")
 
 
