@@ -10,6 +10,7 @@ Tested by `tests/builders/release/test_jpeg_frame.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import mul
 
 HUFFMAN_TABLES = 0xC4
@@ -25,6 +26,9 @@ _RESTART_INTERVAL = 0xDD
 _PRECISION = 8
 _LAYERS = (1, 3, 4)
 """Numbers of components for which Pillow has a mode: L, RGB, CMYK."""
+
+_TABLES_KEPT = 1024
+"""Segments of tables whose verdict is kept (ours): most encoders write the same standard tables into every file."""
 
 _LONGEST_SIDE = 65_500
 """`JPEG_MAX_DIMENSION` of libjpeg."""
@@ -131,13 +135,15 @@ class Frame:
         return len(chosen) == 1 and first <= last < _COEFFICIENTS and self.huffman >= ac
 
 
+@lru_cache(_TABLES_KEPT)
 def _are_whole_steps(factors: tuple[int, ...]) -> bool:
     """Whether sampling factors are legal and the greatest is a multiple of each, as libjpeg enlarges components."""
     greatest = max(factors)
     return greatest <= _MOST_SAMPLING and all(factor and greatest % factor == 0 for factor in factors)
 
 
-def _quantization_tables(content: bytes) -> set[int]:
+@lru_cache(_TABLES_KEPT)
+def _quantization_tables(content: bytes) -> frozenset[int]:
     """Return the numbers of a segment's quantization tables (B.2.4.1); none if libjpeg refuses one of them."""
     numbers: set[int] = set()
     position = 0
@@ -145,10 +151,11 @@ def _quantization_tables(content: bytes) -> set[int]:
         precision, number = content[position] >> 4, content[position] & 15
         numbers.add(number)
         position += 1 + _COEFFICIENTS * (2 if precision else 1)
-    return numbers if position == len(content) and numbers <= _TABLES else set()
+    return frozenset(numbers if position == len(content) and numbers <= _TABLES else ())
 
 
-def _huffman_tables(content: bytes) -> set[int]:
+@lru_cache(_TABLES_KEPT)
+def _huffman_tables(content: bytes) -> frozenset[int]:
     """Return the numbers of a segment's Huffman tables (B.2.4.2); none if libjpeg refuses one of them."""
     numbers: set[int] = set()
     position, size = 0, len(content)
@@ -156,8 +163,8 @@ def _huffman_tables(content: bytes) -> set[int]:
         number, counts = content[position], content[position + 1 : position + 17]
         start, position = position + 17, position + 17 + sum(counts)
         if number & ~AC not in _TABLES or position - start > 256 or sum(map(mul, counts, _SHARES)) >= 1 << 16:
-            return set()
+            return frozenset()
         if number < AC and max(content[start:position], default=0) > _LARGEST_DC:
-            return set()
+            return frozenset()
         numbers.add(number)
-    return numbers if position == size else set()
+    return frozenset(numbers if position == size else ())

@@ -6,6 +6,7 @@ Tested by `tests/unknown_detection/terminal/test_progress.py` and `tests/unknown
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +38,8 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", d
     stays where it is. Without items there is no bar; the `done` ones of an earlier run do not count for the rate;
     `unit` is what follows a number, such as " images" or "B".
     """
-    from tqdm.auto import tqdm as bar_of_the_place  # asks what runs this: a terminal or a notebook
+    # The module for notebooks imports asyncio, which costs every command and nothing else here needs.
+    bar_of_the_place = importlib.import_module("tqdm.auto").tqdm if _is_notebook() else tqdm
 
     how: dict[str, Any] = {"unit_scale": total >= 1000, "dynamic_ncols": True, "disable": quiet or not total}
     redrawn = _is_redrawn()
@@ -46,7 +48,7 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", d
         how |= {"mininterval": _SECONDS, "maxinterval": _SECONDS, "delay": _SECONDS}
     with bar_of_the_place(total=total, desc=title, unit=unit, initial=done, file=sys.stderr, **how) as shown:
         if not redrawn:  # a new title is no reason for a line
-            shown.set_description = partial(shown.set_description, refresh=False)  # type: ignore[method-assign]
+            shown.set_description = partial(shown.set_description, refresh=False)
         with _within(title, drawn=not how["disable"]):
             yield shown
         shown.update(total - shown.n)
@@ -67,7 +69,12 @@ def _within(title: str, *, drawn: bool) -> Iterator[None]:
 
 def _is_redrawn() -> bool:
     """Return whether stderr is a terminal or a notebook's, on which a bar is redrawn in its place."""
-    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+    return sys.stderr.isatty() or _is_notebook()
+
+
+def _is_notebook() -> bool:
+    """Return whether stderr is a notebook's."""
+    return type(sys.stderr).__module__.startswith("ipykernel")
 
 
 def log(text: str) -> None:
