@@ -1,6 +1,7 @@
 """Flags in pairs: whatever two are given together, the release is whole, is loaded, and its rows are built again.
 
-`flag_pairs.covering` has few builds that cover all pairs; those marked `slow` are each pair alone.
+`flag_pairs.covering` has few builds that cover all pairs. The quick tests run the first of them, which have every flag
+and nine of ten pairs; those marked `slow` are the others, and each pair alone.
 """
 
 import hashlib
@@ -50,6 +51,8 @@ MODULES = {
     "folder": folder_benchmark,
 }
 DEFAULTS = {name: levels[0] for name, levels in FACTORS.items()}
+QUICK = 12
+"""Builds of the quick tests."""
 
 
 @pytest.fixture(scope="module")
@@ -189,8 +192,14 @@ def title(row):
     return " ".join([row["benchmark"], *flags])
 
 
-@pytest.mark.parametrize("row", covering(), ids=title)
-def test_flags_that_together_cover_all_pairs(row, own_folders, sources, lists_of, drawn_demo, tmp_path, capsys):
+@pytest.mark.parametrize("row", covering()[:QUICK], ids=title)
+def test_flags_that_together_cover_most_pairs(row, own_folders, sources, lists_of, drawn_demo, tmp_path, capsys):
+    check(row, own_folders, sources, lists_of(row["benchmark"]), tmp_path, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", covering()[QUICK:], ids=title)
+def test_flags_that_together_cover_the_other_pairs(row, own_folders, sources, lists_of, drawn_demo, tmp_path, capsys):
     check(row, own_folders, sources, lists_of(row["benchmark"]), tmp_path, capsys)
 
 
@@ -209,3 +218,8 @@ def test_the_covering_builds_have_every_pair():
             assert slow or any(pair.items() <= row for row in rows), pair
             for level in pair.items():
                 assert slow or any({level, ("benchmark", benchmark)} <= row for row in rows), (benchmark, level)
+
+
+def test_the_quick_builds_have_every_flag():
+    levels = {level for row in covering() for level in row.items()}
+    assert {level for row in covering()[:QUICK] for level in row.items()} == levels
