@@ -6,7 +6,6 @@ import pickle
 import struct
 import warnings
 import zlib
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -247,10 +246,9 @@ def test_images_of_photographs_size_are_read(load):
 def test_a_worker_makes_a_batch_in_the_memory_that_it_shares():
     """So it is not copied there; a tensor that `torch.stack` makes is."""
     images = [torch.full((3, 4, 4), float(number)) for number in range(3)]
-    preprocessing = SimpleNamespace(require_unchanged=lambda: None)
 
     def shared(batch):
-        made = _collate(4, preprocessing, batch)
+        made = _collate(4, batch)
         return made, made.is_shared(), torch.stack(batch).is_shared()
 
     ((made, ours, stacked),) = DataLoader(images, 3, num_workers=1, collate_fn=shared, multiprocessing_context="fork")
