@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,9 @@ def command(
     """
     if own_process():
         without_pandas()
-    from builders.doctor.copies import recognise
+    from builders.doctor.copies import Copy, recognise
     from builders.doctor.diagnose import copy_side, count_kinds, counted_kinds, joined
-    from builders.doctor.examine import extra_images
+    from builders.doctor.examine import strays
     from builders.doctor.index import reference
     from builders.doctor.lines import SHOWN, difference_values, differences_csv, kinds_table, refuse_inside
     from builders.doctor.scan import scan_copy
@@ -76,21 +77,19 @@ def command(
         refuse_inside(out, Path(a))
         refuse_inside(out, Path(b))
     with os_errors_as_build_errors("compare"), LocalExecutor(workers, preload=("builders.doctor.scan",)) as executor:
-        sides, here = [], []
+        sides, here = [], list[Sequence[Copy]]()
         for text, revision in ((a, revision_a), (b, revision_b)):
-            side = reference(text, revision, log)
+            side, copies = reference(text, revision, log), list[Copy]()
             if side is None:
-                copies = recognise(Path(text)).copies
+                copies = [*recognise(Path(text)).copies]
                 meter = TerminalMeter(quiet=as_json)
-                here.append((text, copies))
                 side = copy_side(text, copies, [scan_copy(copy, executor, meter) for copy in copies])
             sides.append(side)
+            here.append(copies)
         ours, theirs = sides
         equal, differences = compare_sides(ours, theirs)
-        beside_a = [
-            each for text, copies in here if text == a for copy in copies for each in extra_images(copy, theirs)
-        ]
-        differences = joined(beside_a, differences)
+        beside_a, beside_b = strays(here, ours, theirs)
+        differences = joined(beside_b, joined(beside_a, differences), absent="extra")
     kinds = count_kinds(differences)
     reason = likeliest(Counter({str(kind): count for kind, count in kinds.items()}), ours.rows.num_rows)
     total = sum(kinds.values())
