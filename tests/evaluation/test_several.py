@@ -114,16 +114,15 @@ def test_scores_of_other_rows_to_fit_on_are_not_read_again(release, models, done
     pd.testing.assert_frame_equal(halved.scores["Small"], alone.scores)
 
 
-def test_scores_of_another_detector_of_a_file_are_not_read_again(release, models, tmp_path):
-    """Two detectors that one file defines have one digest."""
+def test_scores_of_ones_own_detectors_are_not_read_again(release, models, tmp_path):
+    """The digest of a file tells neither two detectors in it apart, nor what it imports."""
     file = tmp_path / "two.py"
     named = "    name = 'logit'\n\n    def score(self, features):\n        return features.logits[:, {}]\n\n\n"
     file.write_text("".join(f"class {kind}:\n{named.format(place)}" for place, kind in enumerate(("First", "Second"))))
     for place, kind in enumerate(("First", "Second")):
         run = ud.run(models[:2], release, [load_own(f"{file}:{kind}")], tmp_path / "run", **OPTIONS)
-        logits = run.features["Small"][f"{CONFIG}/test"].logits[:, place]
-        scores = run.scores["Small"].set_index("id")["score"]
-        assert scores[run.features["Small"][f"{CONFIG}/test"].ids].tolist() == logits.tolist()
+        test = run.features["Small"][f"{CONFIG}/test"]
+        assert run.scores["Small"].set_index("id")["score"][test.ids].tolist() == test.logits[:, place].tolist()
 
 
 def test_the_command_takes_a_list(release, tmp_path, capsys):

@@ -71,12 +71,11 @@ def named(models: Sequence[Any]) -> dict[str, dict[str, Any]]:
 
 
 def what_is_asked(detectors: Any, scoring: Mapping[str, Any]) -> str:
-    """Return as JSON what scores depend on beside features; empty if it cannot be told, as of code in memory."""
+    """Return as JSON what scores depend on beside features; empty with code of the user's, which may import more."""
     listed = [detectors or "all"] if isinstance(detectors, str | None) else detectors
-    known = isinstance(listed, list | tuple)  # not an object
-    texts = [of if isinstance(of, str) else getattr(of, "identity", "") for of in listed] if known else [""]
-    asked = {"detectors": texts, **scoring, "version": version()}
-    return json.dumps(asked, default=repr, indent=1, sort_keys=True) if all(texts) else ""
+    if not isinstance(listed, list | tuple) or not all(isinstance(of, str) for of in listed):
+        return ""
+    return json.dumps({"detectors": listed, **scoring, "version": version()}, default=repr, indent=1, sort_keys=True)
 
 
 def run_each(

@@ -67,9 +67,7 @@ def of_the_user(name: str) -> Iterator[None]:
 def load_own(spec: str) -> Checked:
     """Load a detector, an `Own`, from the user's file, whose code is run: `FILE.py:NAME`."""
     own, name, path, digest = load_python(spec, "detector")
-    made = Checked(own, name=name, source=path.name, digest=digest)
-    made.identity = f"{digest} {name}"
-    return made
+    return Checked(own, name=name, source=path.name, digest=digest)
 
 
 class Checked(Detector):
@@ -89,9 +87,6 @@ class Checked(Detector):
     """
 
     fits_on: ClassVar[Fit] = "none"  # of a function; its own `fit` only hands on
-    identity = ""
-    """Tells one that a file defines from all others: the digest of the file, which may define several, and its name
-    there; empty for one in memory."""
 
     def __init__(self, own: Any, name: str = "", source: str = "the user's own", digest: str = "") -> None:
         name = getattr(own, "name", "") or name or getattr(own, "__name__", type(own).__name__)
