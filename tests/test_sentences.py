@@ -9,6 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+PLUGINS = ("-p", "xdist", "-p", "no:cacheprovider")
+"""Others that are installed take most of the time in which such a run starts."""
+
 CONFTEST = """
 from tests import sentences
 
@@ -66,21 +69,9 @@ class Project:
         return (self.folder / "sentences.txt").read_text()
 
     def run(self, *flags, succeeds=True):
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-c",
-            os.devnull,
-            "--rootdir",
-            ".",
-            "-p",
-            "no:cacheprovider",
-            *flags,
-        ]
-        done = subprocess.run(
-            command, cwd=self.folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-        )
+        command = [*(sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", "."), *PLUGINS, *flags]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
         assert done.returncode == (0 if succeeds else 1), done.stdout + done.stderr
         return done.stdout
 

@@ -14,13 +14,13 @@ from tests.hf_scripts.test_push_process import ended, pushed, start
 from tests.hub.server import Hub
 from tests.sentences import assert_sentence
 
-SHARDS = 260
-"""As many as ImageNet's training images take, 500 MB each."""
+SHARDS = 2 * PART + 1
+"""So that there are three parts."""
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A release of 260 shards of one row each. Read only."""
+    """A release of so many shards of one row each. Read only."""
     return make_release(tmp_path_factory.mktemp("large") / "release", {"bench/train": range(SHARDS)}, shards=SHARDS)
 
 

@@ -153,7 +153,7 @@ def test_a_script_is_printed_for_each_shell(capsys, shell):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_commands_options_and_values(program):
     expected = {
-        "build ": ["imagenet", "cifar", "facets", "broad", "openood", "folder"],
+        "build ": ["imagenet", "cifar", "facets", "broad", "openood", "ssb", "folder"],
         "verify DIR --check f": ["fast"],
         "build cifar --splits cifar-train,cifar/far_ood_d": ["cifar-train,cifar/far_ood_dtd"],
     }

@@ -301,7 +301,7 @@ def test_one_bar_counts_all_bytes(svhn, lsun, site, tmp_path, monkeypatch):
             super().__init__(**{**options, "file": io.StringIO()})
             drawn.append(self)
 
-    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
+    monkeypatch.setattr("unknown_detection.terminal.progress.tqdm", Bar)
     size = sum(len(data) for data in site.files.values())
     (tmp_path / "svhn").mkdir()
     (tmp_path / "svhn" / "train_32x32.mat.part").write_bytes(site.files["svhn/train_32x32.mat"][:1000])

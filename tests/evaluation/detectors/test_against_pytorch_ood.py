@@ -203,6 +203,6 @@ def test_openmax_of_rows_among_which_all_classes_are_predicted(weight):
 
 def test_the_table_says_what_is_compared_here():
     here = {name for name, *_ in CASES} | {"entropy", "gen", "mahalanobis", "rmds", "mahalanobis_all", "openmax"}
-    elsewhere = {"odin", "mc_dropout", "rankfeat", "vra", "gram"}  # test_images.py, recent/
+    elsewhere = {"odin", "mc_dropout", "rankfeat", "vra", "gram", "mcm"}  # test_images.py, recent/, test_text.py
     lines = table().to_dict("records")
     assert {line["name"] for line in lines if "pytorch-ood" in line["compared with"]} == here | elsewhere
