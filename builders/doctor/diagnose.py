@@ -136,7 +136,7 @@ def diagnose(
     if theirs is not None:
         against, said = _against(ours, theirs, recognised)
         differences, remarks = joined(differences, against), [*remarks, *said]
-    refused = _refused(recognised)
+    refused = refused_parts(recognised)
     remarks += refused
     whole = not (differences or others or refused) and (best is not None or theirs is not None)
     return Diagnosis(
@@ -209,7 +209,7 @@ def _against(ours: Side, theirs: Side, recognised: Recognised) -> tuple[list[Dif
     return list(explained(ours, theirs, found)), remarks
 
 
-def _refused(recognised: Recognised) -> list[str]:
+def refused_parts(recognised: Recognised) -> list[str]:
     """Return the sentences of readers that found a partition altered; those about other sources say nothing."""
     best = recognised.copies[0].source
     here = [refusal for refusal in recognised.refusals if best is None or refusal.source is best]

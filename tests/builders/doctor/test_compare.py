@@ -121,6 +121,21 @@ def test_images_beside_either_copy_are_named(demo, tmp_path):
         assert (found["kind"], found["id"].rpartition("/")[2]) == ("under another name", "renamed.jpg")
 
 
+def test_a_partition_that_its_reader_refuses_is_not_equal(demo, tmp_path):
+    """Batches in another order were left out on both sides, and the rest was called equal."""
+    for name in ("a", "b"):
+        batches = shutil.copytree(demo["cifar10"], tmp_path / name) / "cifar-10-batches-py"
+        first, second = (batches / f"data_batch_{number}" for number in (1, 2))
+        first.rename(batches / "kept")
+        second.rename(first)
+        (batches / "kept").rename(second)
+    found = ud.compare(tmp_path / "a", tmp_path / "b")
+    assert not found["equal"] and found["equal_groups"] == ["test"]
+    assert [each["kind"] for each in found["differences"]] == ["unreadable"] * 2
+    assert "are not compared as a whole" in found["sentence"]
+    assert all("data_batch_1 is of the class" in each["detail"] for each in found["differences"])
+
+
 def test_folders_of_no_known_source_are_compared_by_path_and_then_by_name(demo, tmp_path):
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     for number, path in enumerate(sorted((demo["dtd"] / "images" / "blotchy").iterdir())):
