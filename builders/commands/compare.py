@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,38 +65,41 @@ def command(
     """
     if own_process():
         without_pandas()
-    from builders.doctor.copies import recognise
-    from builders.doctor.diagnose import copy_side, count_kinds, counted_kinds, joined
-    from builders.doctor.examine import extra_images
+    from builders.doctor.copies import Copy, recognise
+    from builders.doctor.diagnose import copy_side, count_kinds, counted_kinds, joined, refused_parts
+    from builders.doctor.examine import strays
     from builders.doctor.index import reference
     from builders.doctor.lines import SHOWN, difference_values, differences_csv, kinds_table, refuse_inside
     from builders.doctor.scan import scan_copy
-    from builders.doctor.sides import compare_sides, likeliest
+    from builders.doctor.sides import Difference, compare_sides, likeliest
 
     for out in (csv, page):
         refuse_inside(out, Path(a))
         refuse_inside(out, Path(b))
     with os_errors_as_build_errors("compare"), LocalExecutor(workers, preload=("builders.doctor.scan",)) as executor:
-        sides, here = [], []
+        sides, here, refused = [], list[Sequence[Copy]](), list[Difference]()
         for text, revision in ((a, revision_a), (b, revision_b)):
-            side = reference(text, revision, log)
+            side, copies = reference(text, revision, log), list[Copy]()
             if side is None:
-                copies = recognise(Path(text)).copies
+                recognised = recognise(Path(text))
+                copies = [*recognised.copies]
+                refused += [Difference("unreadable", text, "", why, images=0) for why in refused_parts(recognised)]
                 meter = TerminalMeter(quiet=as_json)
-                here.append((text, copies))
                 side = copy_side(text, copies, [scan_copy(copy, executor, meter) for copy in copies])
             sides.append(side)
+            here.append(copies)
         ours, theirs = sides
         equal, differences = compare_sides(ours, theirs)
-        beside_a = [
-            each for text, copies in here if text == a for copy in copies for each in extra_images(copy, theirs)
-        ]
-        differences = joined(beside_a, differences)
+        beside_a, beside_b = strays(here, ours, theirs)
+        differences = joined(beside_b, joined(beside_a, differences), absent="extra")
+        differences = [*refused, *differences]
     kinds = count_kinds(differences)
     reason = likeliest(Counter({str(kind): count for kind, count in kinds.items()}), ours.rows.num_rows)
     total = sum(kinds.values())
     if not differences:
         sentence = f"equal: every one of {quantity(theirs.rows.num_rows, 'row')} of {ours.name} as in {theirs.name}"
+    elif refused:
+        sentence = f"{ours.name} and {theirs.name} are not compared as a whole: {refused[0].detail}"
     else:
         counted = counted_kinds(kinds)
         why = f". The likeliest reason: {reason}" if reason else ""

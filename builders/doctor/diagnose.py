@@ -136,7 +136,7 @@ def diagnose(
     if theirs is not None:
         against, said = _against(ours, theirs, recognised)
         differences, remarks = joined(differences, against), [*remarks, *said]
-    refused = _refused(recognised)
+    refused = refused_parts(recognised)
     remarks += refused
     whole = not (differences or others or refused) and (best is not None or theirs is not None)
     return Diagnosis(
@@ -154,10 +154,11 @@ def diagnose(
     )
 
 
-def joined(own: Sequence[Difference], against: Sequence[Difference]) -> list[Difference]:
+def joined(own: Sequence[Difference], against: Sequence[Difference], absent: Kind = "missing") -> list[Difference]:
     """Join what a copy shows by itself with what an index shows, each image once.
 
-    Damaged ones are known already, and an image in the folder of another class is not also missing.
+    Damaged ones are known already, and an image in the folder of another class is not also absent: missing here, or
+    extra in what is compared with this copy.
     """
     damaged = {each.ours for each in own if each.kind in ("truncated", "unreadable")}
     misplaced = {each.id.rpartition("/")[2] for each in own if each.kind == "wrong class"}
@@ -166,7 +167,7 @@ def joined(own: Sequence[Difference], against: Sequence[Difference]) -> list[Dif
         each
         for each in against
         if not (each.ours in damaged and each.kind in ("differs", "truncated", "unreadable"))
-        and not (each.kind == "missing" and each.id.rpartition("/")[2] in misplaced)
+        and not (each.kind == absent and each.id.rpartition("/")[2] in misplaced)
     ]
     return [*own, *others]
 
@@ -208,7 +209,7 @@ def _against(ours: Side, theirs: Side, recognised: Recognised) -> tuple[list[Dif
     return list(explained(ours, theirs, found)), remarks
 
 
-def _refused(recognised: Recognised) -> list[str]:
+def refused_parts(recognised: Recognised) -> list[str]:
     """Return the sentences of readers that found a partition altered; those about other sources say nothing."""
     best = recognised.copies[0].source
     here = [refusal for refusal in recognised.refusals if best is None or refusal.source is best]

@@ -6,8 +6,8 @@ Tested by `tests/builders/doctor/test_doctor.py`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -126,6 +126,26 @@ def extra_images(copy: Copy, theirs: Side | None) -> Iterator[Difference]:
         else:
             kind: Kind = "doubled" if name in ids else "under another name"
             yield Difference(kind, difference.group, stray.path, f"it has the image of {name}")
+
+
+def strays(here: Sequence[Sequence[Copy]], ours: Side, theirs: Side) -> tuple[list[Difference], list[Difference]]:
+    """Return the image files beside the copies of either side, but for those that both have, as differences of ours.
+
+    `here` has the copies of either side, none of an index.
+    """
+    found = [
+        {each.id: (copy.root / each.id, each) for copy in copies for each in extra_images(copy, other)}
+        for copies, other in zip(here, (theirs, ours), strict=True)
+    ]
+    for name in found[0].keys() & found[1].keys():
+        paths = [of[name][0] for of in found]
+        if all(path.is_file() for path in paths) and read_regular(paths[0]) == read_regular(paths[1]):
+            del found[0][name], found[1][name]
+    mirrored: dict[Kind, Kind] = {"extra": "missing"}
+    return [each for _, each in found[0].values()], [
+        replace(each, kind=mirrored.get(each.kind, each.kind), detail=f"in {theirs.name}: {each.detail}")
+        for _, each in found[1].values()
+    ]
 
 
 def _of_stray(copy: Copy, path: str, reason: str) -> Difference:

@@ -17,6 +17,7 @@ from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted  # noqa: E402
 from tests.sentences import assert_sentence  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
+from unknown_detection.evaluation.detectors.own import load_own  # noqa: E402
 from unknown_detection.evaluation.several import named  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -101,6 +102,27 @@ def test_a_second_call_computes_nothing(release, models, done, tmp_path):
         assert scores.attrs == made.scores[name].attrs
     assert not lines(DETECTORS[:2])[1] and not lines(DETECTORS)[1], "other detectors were asked for"
     assert not lines(DETECTORS, seed=1)[1] and not lines([*DETECTORS, first_logit])[1]
+
+
+def test_scores_of_other_rows_to_fit_on_are_not_read_again(release, models, done, tmp_path):
+    """Without its training rows detectors are fitted on half of validation, also where scores are there already."""
+    made, out, _ = done
+    shutil.copytree(out, tmp_path / "run")
+    halved = ud.run([*models[:2]], release, DETECTORS, tmp_path / "run", **OPTIONS | {"splits": CONFIG})
+    alone = ud.run(models[0], release, DETECTORS, **OPTIONS | {"splits": CONFIG})
+    assert len(alone.scores) < len(made.scores["Small"]), "the half has no scores"
+    pd.testing.assert_frame_equal(halved.scores["Small"], alone.scores)
+
+
+def test_scores_of_ones_own_detectors_are_not_read_again(release, models, tmp_path):
+    """The digest of a file tells neither two detectors in it apart, nor what it imports."""
+    file = tmp_path / "two.py"
+    named = "    name = 'logit'\n\n    def score(self, features):\n        return features.logits[:, {}]\n\n\n"
+    file.write_text("".join(f"class {kind}:\n{named.format(place)}" for place, kind in enumerate(("First", "Second"))))
+    for place, kind in enumerate(("First", "Second")):
+        run = ud.run(models[:2], release, [load_own(f"{file}:{kind}")], tmp_path / "run", **OPTIONS)
+        test = run.features["Small"][f"{CONFIG}/test"]
+        assert run.scores["Small"].set_index("id")["score"][test.ids].tolist() == test.logits[:, place].tolist()
 
 
 def test_the_command_takes_a_list(release, tmp_path, capsys):

@@ -19,7 +19,7 @@ from builders.storage.text_files import read_csv, read_text_lines
 from unknown_detection.commands import version
 from unknown_detection.evaluation.detectors.own import OwnError, of_the_user
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning, evaluation_errors, one_line
-from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.features.store import NEGATIVES, FeatureStore
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.models.blueprints import module_name, of_library
 from unknown_detection.terminal.progress import Log
@@ -71,12 +71,11 @@ def named(models: Sequence[Any]) -> dict[str, dict[str, Any]]:
 
 
 def what_is_asked(detectors: Any, scoring: Mapping[str, Any]) -> str:
-    """Return as JSON what scores depend on beside features; empty if it cannot be told, as of code in memory."""
+    """Return as JSON what scores depend on beside features; empty with code of the user's, which may import more."""
     listed = [detectors or "all"] if isinstance(detectors, str | None) else detectors
-    known = isinstance(listed, list | tuple)  # not an object
-    texts = [of if isinstance(of, str) else getattr(of, "digest", "") for of in listed] if known else [""]
-    asked = {"detectors": texts, **scoring, "version": version()}
-    return json.dumps(asked, default=repr, indent=1, sort_keys=True) if all(texts) else ""
+    if not isinstance(listed, list | tuple) or not all(isinstance(of, str) for of in listed):
+        return ""
+    return json.dumps({"detectors": listed, **scoring, "version": version()}, default=repr, indent=1, sort_keys=True)
 
 
 def run_each(
@@ -104,7 +103,9 @@ def run_each(
             same = [other for other, of in features.items() if of.identity.model_digest == identity.model_digest]
             if same:
                 raise EvaluationError(f"It has the weights and the preprocessing of {same[0]}. Leave one out.")
-            key = f"{identity.release_digest} {identity.model_digest}\n{asked}\n"
+            words = "with negatives" if (found.root / NEGATIVES).exists() else "without negatives"
+            rows = " ".join(found.splits)  # all that detectors may be fitted on, too
+            key = f"{identity.release_digest} {identity.model_digest} {words}\n{rows}\n{asked}\n"
             if asked and note.is_file() and file.is_file() and note.read_text(encoding="utf-8") == key:
                 scores[name] = pd.read_parquet(file)
                 log(f"{file} has the scores already")

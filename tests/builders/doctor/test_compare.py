@@ -102,6 +102,40 @@ def test_a_copy_against_a_release_of_it(demo, imagenet_release, tmp_path):
     assert [(each["kind"], each["id"]) for each in found["differences"]] == [("other bytes", f"imagenet/{name}")]
 
 
+def test_images_beside_either_copy_are_named(demo, tmp_path):
+    """Those beside the second one were not: it was equal. What both have beside them is no difference."""
+    roots = [linked(demo["dtd"], tmp_path / name) for name in ("a", "b")]
+    image = min(roots[0].rglob("*.jpg"))
+    for root in roots:
+        shutil.copy(image, root / "images" / "of both.jpg")
+    assert ud.compare(*roots)["equal"] and ud.compare(roots[0], roots[0])["equal"]
+    shutil.copy(image, roots[1] / "images" / "of one.jpg")
+    for pair in (roots, roots[::-1]):
+        (found,) = ud.compare(*pair)["differences"]
+        assert (found["kind"], found["id"]) == ("doubled", "images/of one.jpg")
+    moved = roots[0] / image.relative_to(roots[0])
+    moved.rename(moved.with_name("renamed.jpg"))
+    (roots[1] / "images" / "of one.jpg").unlink()
+    for pair in (roots, roots[::-1]):
+        (found,) = ud.compare(*pair)["differences"]
+        assert (found["kind"], found["id"].rpartition("/")[2]) == ("under another name", "renamed.jpg")
+
+
+def test_a_partition_that_its_reader_refuses_is_not_equal(demo, tmp_path):
+    """Batches in another order were left out on both sides, and the rest was called equal."""
+    for name in ("a", "b"):
+        batches = shutil.copytree(demo["cifar10"], tmp_path / name) / "cifar-10-batches-py"
+        first, second = (batches / f"data_batch_{number}" for number in (1, 2))
+        first.rename(batches / "kept")
+        second.rename(first)
+        (batches / "kept").rename(second)
+    found = ud.compare(tmp_path / "a", tmp_path / "b")
+    assert not found["equal"] and found["equal_groups"] == ["test"]
+    assert [each["kind"] for each in found["differences"]] == ["unreadable"] * 2
+    assert "are not compared as a whole" in found["sentence"]
+    assert all("data_batch_1 is of the class" in each["detail"] for each in found["differences"])
+
+
 def test_folders_of_no_known_source_are_compared_by_path_and_then_by_name(demo, tmp_path):
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     for number, path in enumerate(sorted((demo["dtd"] / "images" / "blotchy").iterdir())):

@@ -4,6 +4,7 @@ import csv
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -133,6 +134,15 @@ def test_gl_mcm_needs_embeddings_of_patches(release, tmp_path):
     store = ud.extract(model, release, f"{CONFIG}/test", cache=tmp_path, device="cpu", workers=0, quiet=True)
     with stops(EvaluationError, "encode_local", "gl_mcm"):
         ud.score(store, ["gl_mcm"], quiet=True)
+
+
+def test_another_function_for_patches_is_another_model(release, names, tmp_path):
+    """What gl_mcm kept of the first one was read; no weights tell them apart."""
+    options = {"cache": tmp_path, "classes": names, "device": "cpu", "workers": 0, "quiet": True}
+    ud.extract(text_model(), release, f"{CONFIG}/test", **options)
+    changed = replace(text_model(), encode_local=lambda model, images: -small_clips.tiny_local(model, images))
+    with stops(EvaluationError, "in other code"):
+        ud.extract(changed, release, f"{CONFIG}/test", **options)
 
 
 def test_a_model_without_texts_is_told_so(release, tmp_path):

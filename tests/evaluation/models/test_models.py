@@ -22,6 +22,7 @@ from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
+from unknown_detection.evaluation.models.layers import same_logits  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
 
 FILE = Path(small_models.__file__)
@@ -245,6 +246,15 @@ def test_a_module_on_a_gpu_is_run_there():
     on_cpu = opened(module)
     assert (on_cpu.digest, on_cpu.probed, on_cpu.device) == (model.digest, model.probed, "cpu")
     assert next(module.parameters()).is_cuda
+
+
+def test_rates_of_dropout_are_part_of_what_is_probed():
+    """They are no weights and leave logits as they are, but mc_dropout's kept passes are of one rate."""
+    probed = [opened(of_seed(small_models.Small, classes=4, dropout=rate)).probed for rate in (0.0, 0.45, 0.5)]
+    logits = len(probed[0])
+    assert [len(each) for each in probed] == [logits, 2 * logits, 2 * logits]
+    assert probed[0] == probed[1][:logits] == probed[2][:logits]
+    assert not same_logits(probed[1], probed[2])
 
 
 @pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile])

@@ -6,7 +6,9 @@ from scipy import stats
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import unknown_detection as ud
 from examples.digits_release import CONFIG
@@ -15,7 +17,7 @@ from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.report import judging
 from unknown_detection.evaluation.report.comparing import compare
 from unknown_detection.evaluation.runs import join_runs
-from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
+from unknown_detection.evaluation.scoring.scores import Provenance, read_scores, write_scores
 
 DETECTORS = ("msp", "knn", "vim", "energy")
 MODELS = 5
@@ -69,6 +71,24 @@ def test_the_page_compares_models(digits, files, tmp_path):
     assert "1 detectors without scores of all models" in page and "rough for so few models" in page
     best = found.ranks.mean.sort_values()
     assert f"Near the best {best.index[0]} {best.iloc[0]:.2f} {100 * whole[best.index[0]].mean():.2f}" in page
+
+
+def test_means_are_over_the_sets_that_all_models_have(digits, files, tmp_path):
+    """A model that was scored on the near set alone had a mean over it beside others' means over all sets."""
+    release, index = load(str(digits)), load(str(digits)).index([CONFIG])
+    near = pa.array(index["id"][index["split"].isin(["test", "near_ood"])].astype(str), pa.string())
+    table, about = read_scores(files[0])
+    about = msgspec.structs.replace(about, splits=(f"{CONFIG}/test", f"{CONFIG}/near_ood"))
+    write_scores(tmp_path / "near.parquet", table.filter(pc.is_in(table["id"], near)), about)
+    paths = [str(tmp_path / "near.parquet"), *map(str, files[1:])]
+    runs, _ = join_runs(paths, release, None)
+    (found,) = compare(judging.judge(runs, judging.choose_protocols((), runs, ()), release))
+    aurocs = ud.evaluate(paths, release, metrics="AUROC")
+    near = aurocs[aurocs["split"] == "near_ood"].set_index(["model", "detector"])["AUROC"]
+    assert found.areas.stack().dropna().to_dict() == pytest.approx(near.to_dict())
+    assert found.left_out == ["far_ood_noise", "far_ood_textures"]
+    ud.report(paths, release, tmp_path / "report", plots=False)
+    assert "far_ood_noise, far_ood_textures without scores of all models" in page_of(tmp_path / "report")
 
 
 def test_two_models_are_not_compared(digits, files):

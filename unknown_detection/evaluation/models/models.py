@@ -5,6 +5,7 @@ Tested by `tests/evaluation/models/test_models.py` and `tests/evaluation/models/
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -268,11 +269,13 @@ def _logits_of(
 def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
     """Return a model's first logits of two images; refuse one whose logits do not depend on an image alone.
 
-    It is run twice, with two seeds of torch's random numbers, and with the second image in place of the first.
+    It is run twice, with two seeds of torch's random numbers, and with the second image in place of the first. Logits
+    of second passes follow, which rates of dropout or a function for patches change, and no weights tell of.
     """
     import torch
 
-    with torch.random.fork_rng(devices=[]), dropout_off(), exact_float32(), torch.inference_mode():
+    calls = DropoutCalls()
+    with torch.random.fork_rng(devices=[]), dropout_off(calls), exact_float32(), torch.inference_mode():
         runs = []
         for seed, rows in enumerate(([0, 1], [0, 1], [1, 1])):
             torch.manual_seed(seed)
@@ -296,7 +299,18 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
                 EvaluationWarning,
                 stacklevel=4,
             )
-    return tuple(float(f"{value:.6g}") for value in runs[0][:, :_PROBED].flatten().tolist())
+    seen = runs[:1]
+    with exact_float32(), torch.inference_mode():
+        if calls.rates:
+            generators = [torch.Generator().manual_seed(number) for number in range(len(images))]
+            with contextlib.suppress(EvaluationError), dropout_drawn(generators):  # which mc_dropout is refused with
+                seen.append(module(images).nan_to_num())
+        if has_texts(module) and module.encode_local is not None:
+            with dropout_off():
+                of_patches = module.head(module.local(images))
+            seen += [of_patches.mean(dim=1), of_patches.amax(dim=1)]
+    values = torch.cat([logits[:, :_PROBED].flatten() for logits in seen]).tolist()
+    return tuple(float(f"{value:.6g}") for value in values)
 
 
 @evaluation_errors()

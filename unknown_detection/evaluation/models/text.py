@@ -88,6 +88,7 @@ class TextModel:
                 self.model = copy.deepcopy(model).eval().float()
                 self.preprocessing = source.preprocessing
                 self.names, self.prompts = tuple(texts.names()), prompts
+                self.encode_local = source.encode_local
                 modules = dict(self.model.named_modules())
                 if tower := next((name for name in _VISION if name in modules), ""):
                     self.feature_blocks = [f"model.{tower}.{block}" for block in stages(modules[tower])]

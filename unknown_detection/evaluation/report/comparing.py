@@ -5,7 +5,7 @@ Tested by `tests/evaluation/report/test_comparing.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +20,16 @@ from unknown_detection.evaluation.report.names import BASELINE, shown_name
 from unknown_detection.evaluation.report.pictures import Picture
 from unknown_detection.pages.content import Cell, PageTable, Value, anchor
 from unknown_detection.pages.content import table as page_table
+from unknown_detection.words import first_few
 
 FEWEST = 3
 """Models that are compared, at least; ours. Two stand beside each other in every table."""
 
 MANY = 10
 """Models above which Friedman's statistic has the chi-squared distribution, by Demšar."""
+
+_SET = ["config", "known", "unknown"]
+"""The columns of figures that identify a set of unknown rows, and the known rows beside it."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +41,14 @@ class ComparedModels:
         areas: mean AUROC over the sets of unknown rows, models x detectors, the best first; NaN for missing ones.
         accuracy: by model, on the known rows of `test`; NaN without predictions.
         ranks: those of the detectors that all models have; None for fewer than three of them.
+        left_out: sets of unknown rows that some models have no scores of, and over which no mean is.
     """
 
     protocol: Protocol
     areas: pd.DataFrame
     accuracy: pd.Series
     ranks: Ranks | None
+    left_out: Sequence[str] = ()
 
     def table(self) -> PageTable:
         """Return the ranks as a table of the page."""
@@ -66,6 +72,7 @@ class ComparedModels:
         )
         note += " The p-values are rough for so few models." * (models <= MANY)
         note += f" {left_out} detectors without scores of all models are left out." * bool(left_out)
+        note += f" {first_few(self.left_out)} without scores of all models: left out." * bool(self.left_out)
         titles = ["Detector", "Mean rank", "Mean AUROC", "Lowest", "Highest", "Models it is best of", "Near the best"]
         title = f"{self.protocol.title}: ranks of detectors over {models} models"
         return page_table(anchor("ranks", self.protocol.name), title, titles, rows, note=note)
@@ -102,12 +109,17 @@ def compare(judged: Judged) -> list[ComparedModels]:
         if not protocol.plots or areas["variant"].nunique() < FEWEST:
             continue
         areas = areas[areas["setting"] == areas["setting"].iloc[0]]
+        of_all = areas.groupby(_SET)["variant"].transform("nunique") == areas["variant"].nunique()
+        left_out, areas = sorted({*areas[~of_all]["unknown"]}), areas[of_all]
+        if areas.empty:
+            continue
         table = areas.pivot_table("mean", "variant", "detector", sort=False)
         models, detectors = (table.mean(axis=side).sort_values(ascending=False, kind="stable") for side in (1, 0))
         table = table.loc[models.index, detectors.index]
         whole = table.dropna(axis="columns")
         ranks = compare_ranks(whole) if whole.shape[1] > 2 else None
-        comparisons.append(ComparedModels(protocol, table, _accuracy(judged, protocol).reindex(table.index), ranks))
+        accuracy = _accuracy(judged, protocol).reindex(table.index)
+        comparisons.append(ComparedModels(protocol, table, accuracy, ranks, left_out))
     return comparisons
 
 
