@@ -46,6 +46,23 @@ def first_logit(rows):
     return rows.logits[:, 0]
 
 
+class Tempered(small_models.Small):
+    """Divides its logits by what no weights tell of."""
+
+    temperature = 1.0
+
+    def forward(self, images):
+        """Logits of images (B, 3, 8, 8)."""
+        return super().forward(images) / self.temperature
+
+
+def tempered(num_classes, temperature):
+    """A network of a temperature, a plain attribute."""
+    made = Tempered(num_classes)
+    made.temperature = temperature
+    return made
+
+
 @pytest.fixture(scope="module")
 def models():
     torch.set_num_threads(1)
@@ -83,6 +100,24 @@ def test_models_that_fail_do_not_take_others_along(done):
     assert [*made.failed] == ["Small_3", "Small_4"]
     assert "AttributeError" in made.failed["Small_3"] and made.failed["Small_4"].startswith("It has the weights")
     assert len(said) == 2 and "in <lambda>" in said[0] and "Small_4" in said[1]
+
+
+def test_equal_weights_in_other_code_are_two_models(release, tmp_path):
+    """As far as logits tell; each has figures of its own, and members of an ensemble they are, too."""
+    both = [fitted(tempered, temperature=temperature) for temperature in (1.0, 4.0)]
+    run = ud.run([*both, both[1]], release, "energy", tmp_path / "run", **OPTIONS)
+    assert [*run.scores] == ["Tempered", "Tempered_2"]
+    assert run.failed["Tempered_3"].startswith("It has the weights") and "Tempered_2" in run.failed["Tempered_3"]
+    for name, model in zip(run.scores, both, strict=True):
+        alone = ud.run(model, release, "energy", **OPTIONS)
+        pd.testing.assert_frame_equal(run.scores[name], alone.scores)
+    figures = run.report.figures
+    assert figures["model_digest"].nunique() == 1 and figures["variant"].nunique() == 2
+    assert figures.groupby("variant")["run"].unique().map(list).tolist() == [["Tempered"], ["Tempered_2"]]
+    first, second = run.features.values()
+    joined = ud.score([first, second], "deep_ensemble", splits=CONFIG)
+    assert len(joined) and joined.attrs["provenance"]["hyperparameters"]["deep_ensemble"] == {"members": 2.0}
+    assert "same model" in refusal(ud.score, [first, first], "deep_ensemble", splits=CONFIG)
 
 
 def test_a_second_call_computes_nothing(release, models, done, tmp_path):

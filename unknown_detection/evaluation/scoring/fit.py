@@ -21,6 +21,7 @@ from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.metrics.metrics import auroc
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.releases import Key
+from unknown_detection.evaluation.same import same_model
 from unknown_detection.evaluation.scoring.fit_splits import (
     EXTERNAL,
     HELD_OUT,
@@ -54,10 +55,10 @@ class FeatureCache:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        digests = [store.identity.model_digest for store in (self.store, *self.members)]
+        models = [store.identity for store in (self.store, *self.members)]
         for number, member in enumerate(self.members, start=1):
             member.require_release(self.store.identity.release_digest)
-            if digests[number] in digests[:number]:
+            if any(same_model(of, models[number]) for of in models[:number]):
                 raise EvaluationError(
                     f"The features in {member.root} are of the same model as others that were given. Give each member "
                     "of an ensemble once."
