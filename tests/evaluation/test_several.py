@@ -202,8 +202,8 @@ def test_lists_that_are_refused(release, tmp_path, capsys, text, named):
 
 
 def test_what_concerns_all_models_is_refused_before_any_runs(release, models, tmp_path):
-    """A misspelled detector or metric, and a file of weights for all."""
-    for options in ({"detectors": "mspp"}, {"metrics": "oscar"}, {"weights": "weights.pt"}):
+    """A misspelled detector or metric, a file of weights for all, and too few samples for intervals."""
+    for options in ({"detectors": "mspp"}, {"metrics": "oscar"}, {"weights": "weights.pt"}, {"intervals": 9}):
         refusal(ud.run, models, release, out=tmp_path / "run", **OPTIONS | options)
         assert not (tmp_path / "run").exists()
     with pytest.warns(UserWarning, match="there are no scores of timm-"):
