@@ -161,20 +161,23 @@ def test_scores_of_ones_own_detectors_are_not_read_again(release, models, tmp_pa
 
 
 def test_the_command_takes_a_list(release, tmp_path, capsys):
-    """Each with its own file of weights; the exit code is 3 where one fails."""
+    """Each with its own file of weights; the exit code is 3 where one fails, whose code's traceback is shown."""
     listed = ["model,weights,accuracy"]
     for seed in range(3):
         torch.save(fitted(small_models.cnn, seed=seed).state_dict(), tmp_path / f"{seed}.pt")
         listed.append(f"{small_models.__file__}:cnn,{tmp_path / f'{seed}.pt'},")
-    listed.append("timm:nothing,,")
+    listed += ["timm:nothing,,", f"{tmp_path / 'own.py'}:broken,,"]
+    line = "raise ValueError('not with release=opened')"
+    (tmp_path / "own.py").write_text(f"def broken(num_classes):\n    {line}\n")
     (tmp_path / "models.csv").write_text("\n".join(listed))
     run = ["run", "--release", str(release), "--splits", SPLITS, "--no-search", "--quiet", "--no-plots"]
     run += ["--device", "cpu", "--workers", "0", "--detectors", "msp,knn", "--out", str(tmp_path / "out"), "--json"]
     assert main([*run, "--models", str(tmp_path / "models.csv")]) == 3
     printed = capsys.readouterr()
     document = json.loads(printed.out)
-    assert [*document["failed"]] == ["timm-nothing"] and document["missing"] == {}
-    assert_sentence(printed.err, "timm-nothing")
+    assert [*document["failed"]] == ["timm-nothing", "own.py-broken"] and document["missing"] == {}
+    assert f"\n    {line}\n" in printed.err and "broken raised ValueError: not with release=opened. " in printed.err
+    assert_sentence(printed.err.partition("\n")[0], "timm-nothing")
     assert sorted(path.name for path in (tmp_path / "out" / "scores").glob("*.parquet")) == [
         "small-models.py-cnn.parquet",
         "small-models.py-cnn_2.parquet",
