@@ -101,7 +101,7 @@ class FeatureCache:
 
     @cached_property
     def _of_this_run(self) -> FeatureStore:
-        """The store of passes that code in memory defines: nothing says whether it is the same in another run."""
+        """The store of passes that code of the user's defines: nothing says whether it is the same in another run."""
         return FeatureStore.begin(None, self.store.identity)
 
     def _pass_features(self, detector: Detector, key: Key) -> Features:
@@ -112,8 +112,8 @@ class FeatureCache:
         values = {**parameters, **({"seed": self.seed} if image_pass.random else {})}
         described = (f"{parameter}={repr(value).removesuffix('.0')}" for parameter, value in sorted(values.items()))
         built_in = image_pass in _BUILT_IN
-        name = "-".join([image_pass.name, *described, *([] if built_in else [detector.name, detector.digest[:16]])])
-        store = self.store if built_in or detector.digest else self._of_this_run
+        name = "-".join([image_pass.name, *described, *([] if built_in else [detector.name])])
+        store = self.store if built_in else self._of_this_run
         table, ids = store.passes(name), self.store.ids(*key)
         if not table.has("/".join(key), ids).all():
             runner = self.runner
