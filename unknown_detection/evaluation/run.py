@@ -141,7 +141,8 @@ def run(
                 "to fit and tune on. Name a config with its test and unknown splits, too."
             )
         detectors = [*detectors] if isinstance(detectors, Iterator) else detectors
-        choose(detectors, settings), find_metrics(metrics), require_samples(intervals)  # before any model is run
+        require_samples(intervals)
+        choose(detectors, settings), find_metrics(metrics)  # before any model is run
         shared: dict[str, Any] = {"device": device, "accept": accept, "quiet": quiet, "log": log}
         scoring: dict[str, Any] = {
             "splits": [key for key in keys if key[0] in evaluated],

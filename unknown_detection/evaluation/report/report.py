@@ -156,8 +156,9 @@ def report(
         looks = {f"{title} to {best}": look_at(opened, of) for title, of in confused_rows(rows).items()}
     except EvaluationError as error:
         looks, hints = {}, [*hints, f"no pictures of rows are shown: {error}"]
-    for hint in hints:
-        log(f"note: {hint}")
+    without_ranks = [comparison.note for comparison in comparisons if comparison.note]
+    for note in (*hints, *without_ranks):
+        log(f"note: {note}")
     tables = {protocol: [*full_tables(protocol, of, judged.orders[protocol])] for protocol, of in judged.lines.items()}
     for protocol, of in judged.lines.items():
         for kind in REDUCED:
@@ -172,7 +173,11 @@ def report(
             drawn.append((picture.protocol, picture.title, inline_svg(picture.figure, picture.name)))
             if plots:
                 save(picture.figure, temporary / "plots", picture.name, PLOT_SUFFIXES)
-        found: dict[str, Any] = {"warnings": [*warnings, *hints], "notes": notes, "demo": opened.is_demo}
+        found: dict[str, Any] = {
+            "warnings": [*warnings, *hints],
+            "notes": [*notes, *without_ranks],
+            "demo": opened.is_demo,
+        }
         found["compared"] = [comparison.table() for comparison in comparisons if comparison.ranks]
         found["compared"] += differences(judged, intervals, quiet=quiet) if intervals else []
         write_text(temporary / PAGE, render_page(judged, tables, drawn, looks, **found))
