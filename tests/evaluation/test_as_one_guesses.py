@@ -228,7 +228,7 @@ def test_one_call_needs_splits_to_evaluate(release, model, tmp_path):
 
 def test_one_call_without_a_folder_leaves_nothing(release, model, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    done = ud.run(model, release, "msp", splits=f"{CONFIG}/test,{CONFIG}/near_ood", intervals=20, workers=0)
+    done = ud.run(model, release, "msp", splits=f"{CONFIG}/test,{CONFIG}/near_ood", intervals=100, workers=0)
     assert done.report.page.is_file()
     assert {"AUROC_low", "AUROC_high"} <= {*done.figures}
     del done

@@ -46,11 +46,12 @@ def test_help_needs_nothing_of_the_extra_and_ends_with_an_example():
 
 
 def test_messages_name_parameters_in_python_and_flags_on_the_command_line():
-    """Parameters that a command has not stay as they are."""
+    """Parameters that a command has not stay as they are, as does a traceback, of code that calls Python."""
     options = importlib.import_module("unknown_detection.evaluation.commands.extract").command.params
     message = "No fit_configs= and batch_size=0: give weights=, pretrained=True (or batch_size=)."
     shown = "No fit_configs= and --batch-size 0: give --weights, --pretrained (or --batch-size)."
-    assert with_flags(message, options) == shown
+    traceback = "\nTraceback (most recent call last):\n    extract(model, batch_size=0)"
+    assert with_flags(message + traceback, options) == shown + traceback
 
 
 WITHOUT = """

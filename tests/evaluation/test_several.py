@@ -46,6 +46,23 @@ def first_logit(rows):
     return rows.logits[:, 0]
 
 
+class Tempered(small_models.Small):
+    """Divides its logits by what no weights tell of."""
+
+    temperature = 1.0
+
+    def forward(self, images):
+        """Logits of images (B, 3, 8, 8)."""
+        return super().forward(images) / self.temperature
+
+
+def tempered(num_classes, temperature):
+    """A network of a temperature, a plain attribute."""
+    made = Tempered(num_classes)
+    made.temperature = temperature
+    return made
+
+
 @pytest.fixture(scope="module")
 def models():
     torch.set_num_threads(1)
@@ -83,6 +100,24 @@ def test_models_that_fail_do_not_take_others_along(done):
     assert [*made.failed] == ["Small_3", "Small_4"]
     assert "AttributeError" in made.failed["Small_3"] and made.failed["Small_4"].startswith("It has the weights")
     assert len(said) == 2 and "in <lambda>" in said[0] and "Small_4" in said[1]
+
+
+def test_equal_weights_in_other_code_are_two_models(release, tmp_path):
+    """As far as logits tell; each has figures of its own, and members of an ensemble they are, too."""
+    both = [fitted(tempered, temperature=temperature) for temperature in (1.0, 4.0)]
+    run = ud.run([*both, both[1]], release, "energy", tmp_path / "run", **OPTIONS)
+    assert [*run.scores] == ["Tempered", "Tempered_2"]
+    assert run.failed["Tempered_3"].startswith("It has the weights") and "Tempered_2" in run.failed["Tempered_3"]
+    for name, model in zip(run.scores, both, strict=True):
+        alone = ud.run(model, release, "energy", **OPTIONS)
+        pd.testing.assert_frame_equal(run.scores[name], alone.scores)
+    figures = run.report.figures
+    assert figures["model_digest"].nunique() == 1 and figures["variant"].nunique() == 2
+    assert figures.groupby("variant")["run"].unique().map(list).tolist() == [["Tempered"], ["Tempered_2"]]
+    first, second = run.features.values()
+    joined = ud.score([first, second], "deep_ensemble", splits=CONFIG)
+    assert len(joined) and joined.attrs["provenance"]["hyperparameters"]["deep_ensemble"] == {"members": 2.0}
+    assert "same model" in refusal(ud.score, [first, first], "deep_ensemble", splits=CONFIG)
 
 
 def test_a_second_call_computes_nothing(release, models, done, tmp_path):
@@ -126,20 +161,23 @@ def test_scores_of_ones_own_detectors_are_not_read_again(release, models, tmp_pa
 
 
 def test_the_command_takes_a_list(release, tmp_path, capsys):
-    """Each with its own file of weights; the exit code is 3 where one fails."""
+    """Each with its own file of weights; the exit code is 3 where one fails, whose code's traceback is shown."""
     listed = ["model,weights,accuracy"]
     for seed in range(3):
         torch.save(fitted(small_models.cnn, seed=seed).state_dict(), tmp_path / f"{seed}.pt")
         listed.append(f"{small_models.__file__}:cnn,{tmp_path / f'{seed}.pt'},")
-    listed.append("timm:nothing,,")
+    listed += ["timm:nothing,,", f"{tmp_path / 'own.py'}:broken,,"]
+    line = "raise ValueError('not with release=opened')"
+    (tmp_path / "own.py").write_text(f"def broken(num_classes):\n    {line}\n")
     (tmp_path / "models.csv").write_text("\n".join(listed))
     run = ["run", "--release", str(release), "--splits", SPLITS, "--no-search", "--quiet", "--no-plots"]
     run += ["--device", "cpu", "--workers", "0", "--detectors", "msp,knn", "--out", str(tmp_path / "out"), "--json"]
     assert main([*run, "--models", str(tmp_path / "models.csv")]) == 3
     printed = capsys.readouterr()
     document = json.loads(printed.out)
-    assert [*document["failed"]] == ["timm-nothing"] and document["missing"] == {}
-    assert_sentence(printed.err, "timm-nothing")
+    assert [*document["failed"]] == ["timm-nothing", "own.py-broken"] and document["missing"] == {}
+    assert f"\n    {line}\n" in printed.err and "broken raised ValueError: not with release=opened. " in printed.err
+    assert_sentence(printed.err.partition("\n")[0], "timm-nothing")
     assert sorted(path.name for path in (tmp_path / "out" / "scores").glob("*.parquet")) == [
         "small-models.py-cnn.parquet",
         "small-models.py-cnn_2.parquet",
@@ -167,8 +205,8 @@ def test_lists_that_are_refused(release, tmp_path, capsys, text, named):
 
 
 def test_what_concerns_all_models_is_refused_before_any_runs(release, models, tmp_path):
-    """A misspelled detector or metric, and a file of weights for all."""
-    for options in ({"detectors": "mspp"}, {"metrics": "oscar"}, {"weights": "weights.pt"}):
+    """A misspelled detector or metric, a file of weights for all, and too few samples for intervals."""
+    for options in ({"detectors": "mspp"}, {"metrics": "oscar"}, {"weights": "weights.pt"}, {"intervals": 9}):
         refusal(ud.run, models, release, out=tmp_path / "run", **OPTIONS | options)
         assert not (tmp_path / "run").exists()
     with pytest.warns(UserWarning, match="there are no scores of timm-"):

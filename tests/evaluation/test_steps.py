@@ -244,7 +244,11 @@ def test_metrics_means_and_intervals_are_columns(digits, monkeypatch):
 def test_a_metric_that_returns_no_number_is_named(release, scores, tmp_path, monkeypatch, returned):
     """By `evaluate`, with intervals too, and by a report; None was a TypeError of NumPy's, NaN a figure."""
     monkeypatch.setitem(METRICS, "odd", Metric("odd", "Odd", "higher", lambda ranking: returned))
-    for call in (ud.evaluate, partial(ud.evaluate, intervals=2), partial(ud.report, out=tmp_path / "r", plots=False)):
+    with_intervals, of_report = (
+        partial(ud.evaluate, intervals=100),
+        partial(ud.report, out=tmp_path / "r", plots=False),
+    )
+    for call in (ud.evaluate, with_intervals, of_report):
         said = refusal(call, scores, release, metrics="odd")
         assert said.startswith(f"The metric odd returned {returned!r} for ")
     assert not (tmp_path / "r").exists()

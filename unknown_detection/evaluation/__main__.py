@@ -33,19 +33,22 @@ _AGAIN = "--release, --model and --weights (or --pretrained)"
 def with_flags(message: str, parameters: Sequence[click.Parameter]) -> str:
     """Name a command's flags in a message that names Python's parameters, as in `give weights= or batch_size=8`.
 
-    Parameters that the command has not stay as they are.
+    Parameters that the command has not stay as they are, and so do tracebacks, all lines but the first, and what the
+    code of a user is quoted with (`of_the_user`).
     """
     flags = {each.name: each for each in parameters if isinstance(each, click.Option)}
 
     def flag(match: re.Match[str]) -> str:
-        option, value = flags.get(match["name"]), match["value"]
+        option, value = flags.get(match["name"] or ""), match["value"]
         if option is None:
             return match[0]
         if value == "False" and option.secondary_opts:
             return option.secondary_opts[0]
         return option.opts[0] if value in ("True", "") else f"{option.opts[0]} {value}"
 
-    return re.sub(r"\b(?P<name>[a-z_]+)=(?P<value>\w*)", flag, message.replace(AGAIN, _AGAIN))
+    said, newline, raised = message.partition("\n")
+    named = r" raised .*?\. Mend it|\b(?P<name>[a-z_]+)=(?P<value>\w*)"
+    return re.sub(named, flag, said.replace(AGAIN, _AGAIN)) + newline + raised
 
 
 class _Commands(HelpGroup):

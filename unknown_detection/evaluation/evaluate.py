@@ -20,11 +20,12 @@ import pandas as pd
 
 from unknown_detection.evaluation import frame
 from unknown_detection.evaluation.errors import EvaluationError, require_known
-from unknown_detection.evaluation.metrics.bootstrap import resampled, row_counts
+from unknown_detection.evaluation.metrics.bootstrap import require_samples, resampled, row_counts
 from unknown_detection.evaluation.metrics.metrics import USUAL, Floats, Metric, find_metrics
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.runs import ScoredRun, join_runs
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
+from unknown_detection.words import first_few
 
 MEAN = "mean"
 """Stands for the split in lines with the mean over the splits of a role."""
@@ -60,10 +61,11 @@ def evaluate(
             scored, or that the ids of other scores are of.
         metrics: one or several: names (`AUROC`, or those of all metrics, such as `auroc` and `oscr`), or functions
             decorated with `ud.metric`; None for the four usual ones. For metrics of errors, every unknown row is one.
-        intervals: number of bootstrap samples, such as 1000, for 95 % intervals; 0 for none. Rows are drawn within
-            splits, the same ones for every detector and every call.
-        against: a detector with which each one is compared: there are then also columns such as `AUROC_difference`,
-            with intervals of the difference on the same drawn rows (a paired bootstrap). None for none.
+        intervals: number of bootstrap samples, such as 1000 and at least 100, for 95 % intervals; 0 for none. Rows are
+            drawn within splits, the same ones for every detector and every call.
+        against: a detector with which each one of the same scores is compared: there are then also columns such as
+            `AUROC_difference`, with intervals of the difference on the same drawn rows (a paired bootstrap). None for
+            none.
 
     Returns:
         A line for each run, detector, and split and role of unknown rows, and, where a role has several splits, one
@@ -75,15 +77,23 @@ def evaluate(
 
     Raises:
         EvaluationError: scores are of another release, ids are missing, unknown or repeated, there are no known or
-            no unknown rows among them, or no predictions for a metric that needs them.
+            no unknown rows among them, no predictions for a metric that needs them, none of the detector to compare
+            with, or too few samples.
         TypeError: the scores, the release or a metric are something else.
     """
+    require_samples(intervals)
     columns = {name: column for column, name in USUAL.items()}
     chosen = {columns.get(of.name, of.name): of for of in find_metrics([*USUAL] if metrics is None else metrics)}
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits)
     require_known("config with scores", configs, {config for run in runs for config in run.about.configs})
-    require_known("detector with scores", [against] if against else [], {name for run in runs for name in run.rows})
+    if against:
+        require_known("detector with scores", [against], {name for run in runs for name in run.rows})
+        if without := [run.name for run in runs if against not in run.rows]:
+            raise EvaluationError(
+                f"{first_few(without)} {'has' if len(without) == 1 else 'have'} no scores of {against}, with which "
+                "detectors of the same scores are compared. Put them into one table with those, or leave against= out."
+            )
     lines = [
         {**line, "run": run.name, "model": run.about.model, "seed": run.about.seed}
         for run in runs

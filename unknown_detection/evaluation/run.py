@@ -22,6 +22,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.evaluate import evaluate
 from unknown_detection.evaluation.features.extract import extract
 from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.metrics.bootstrap import require_samples
 from unknown_detection.evaluation.metrics.metrics import find_metrics
 from unknown_detection.evaluation.protocols import Protocol
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
@@ -140,6 +141,7 @@ def run(
                 "to fit and tune on. Name a config with its test and unknown splits, too."
             )
         detectors = [*detectors] if isinstance(detectors, Iterator) else detectors
+        require_samples(intervals)
         choose(detectors, settings), find_metrics(metrics)  # before any model is run
         shared: dict[str, Any] = {"device": device, "accept": accept, "quiet": quiet, "log": log}
         scoring: dict[str, Any] = {

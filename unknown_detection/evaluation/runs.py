@@ -25,6 +25,7 @@ from unknown_detection.evaluation import frame
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.releases import Key, Release, choose_splits
+from unknown_detection.evaluation.same import same_model
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, in_fit_half
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, read_scores
 from unknown_detection.terminal.progress import bar
@@ -156,17 +157,27 @@ def join_runs(
 def _told_apart(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
     """Name the training methods of several models of one name and seed by their digests, too.
 
-    They would be averaged as if they were runs of one method; those that a user named stay as they are.
+    They would be averaged as if they were runs of one method; those that a user named stay as they are. Models of the
+    same weights in other code (`same_model`) are numbered.
     """
-    digests: dict[tuple[str, int | None], set[str]] = {}
+    models: list[Provenance] = []
     for run in runs:
-        digests.setdefault((run.about.model, run.about.seed), set()).add(run.about.model_digest)
-    several = {model for (model, _), of in digests.items() if len(of) > 1}
+        if not any(same_model(run.about, of) for of in models):
+            models.append(run.about)
+    places = [next(place for place, of in enumerate(models) if same_model(run.about, of)) for run in runs]
+    found: dict[tuple[str, int | None], set[int]] = {}
+    for run, place in zip(runs, places, strict=True):
+        found.setdefault((run.about.model, run.about.seed), set()).add(place)
+    several = {model for (model, _), of in found.items() if len(of) > 1}
+
+    def told(run: ScoredRun, place: int) -> ScoredRun:
+        digest = run.about.model_digest
+        number = 1 + sum(of.model_digest == digest for of in models[:place])
+        return replace(run, variant=f"{run.variant} {digest[:8]}{f'-{number}' * (number > 1)}")
+
     return [
-        replace(run, variant=f"{run.variant} {run.about.model_digest[:8]}")
-        if run.variant and run.variant == run.about.model and run.variant in several
-        else run
-        for run in runs
+        told(run, place) if run.variant and run.variant == run.about.model and run.variant in several else run
+        for run, place in zip(runs, places, strict=True)
     ]
 
 

@@ -22,6 +22,7 @@ from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarni
 from unknown_detection.evaluation.features.store import NEGATIVES, FeatureStore
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.models.blueprints import module_name, of_library
+from unknown_detection.evaluation.same import same_model
 from unknown_detection.terminal.progress import Log
 from unknown_detection.words import first_few
 
@@ -100,12 +101,12 @@ def run_each(
             with of_the_user(name):
                 found = extracted(how, root / "features" / name)
             identity = found.identity
-            same = [other for other, of in features.items() if of.identity.model_digest == identity.model_digest]
+            same = [other for other, of in features.items() if same_model(of.identity, identity)]
             if same:
                 raise EvaluationError(f"It has the weights and the preprocessing of {same[0]}. Leave one out.")
             words = "with negatives" if (found.root / NEGATIVES).exists() else "without negatives"
             rows = " ".join(found.splits)  # all that detectors may be fitted on, too
-            key = f"{identity.release_digest} {identity.model_digest} {words}\n{rows}\n{asked}\n"
+            key = f"{identity.release_digest} {identity.model_digest} {identity.probed} {words}\n{rows}\n{asked}\n"
             if asked and note.is_file() and file.is_file() and note.read_text(encoding="utf-8") == key:
                 scores[name] = pd.read_parquet(file)
                 log(f"{file} has the scores already")

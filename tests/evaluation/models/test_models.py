@@ -22,8 +22,8 @@ from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
-from unknown_detection.evaluation.models.layers import same_logits  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
+from unknown_detection.evaluation.same import same_logits  # noqa: E402
 
 FILE = Path(small_models.__file__)
 

@@ -91,6 +91,40 @@ def test_means_are_over_the_sets_that_all_models_have(digits, files, tmp_path):
     assert "far_ood_noise, far_ood_textures without scores of all models" in page_of(tmp_path / "report")
 
 
+def of_some(file, path, wanted, release, splits=None):
+    """Write the scores in a file that are of some detectors, and of some splits."""
+    table, about = read_scores(file)
+    kept = pc.is_in(table["detector"], value_set=pa.array(wanted))
+    hyperparameters = {name: {} for name in wanted}
+    if splits:
+        index = release.index([CONFIG])
+        ids = pa.array(index["id"][index["split"].isin(splits)].astype(str), pa.string())
+        kept = pc.and_(kept, pc.is_in(table["id"], value_set=ids))
+        about = msgspec.structs.replace(about, splits=tuple(f"{CONFIG}/{split}" for split in splits))
+    write_scores(path, table.filter(kept), msgspec.structs.replace(about, hyperparameters=hyperparameters))
+    return str(path)
+
+
+def test_a_page_without_ranks_says_why(digits, files, tmp_path):
+    """Of three models with two detectors in common, and of three without a common set of unknown rows."""
+    release, said = load(str(digits)), []
+    pairs = [("msp", "knn", "vim"), ("msp", "knn", "energy"), ("msp", "knn")]
+    paths = [of_some(file, tmp_path / file.name, of, release) for file, of in zip(files, pairs, strict=False)]
+    ud.report(paths, release, tmp_path / "report", plots=False, log=said.append)
+    page = page_of(tmp_path / "report")
+    assert "ranks of detectors over" not in page
+    assert "3 models have 2 detectors in common" in page and any("2 detectors in common" in of for of in said)
+    sets = [("test", name) for name in ("near_ood", "far_ood_noise", "far_ood_textures")]
+    paths = [
+        of_some(file, tmp_path / f"one-{file.name}", DETECTORS[:3], release, of)
+        for file, of in zip(files, sets, strict=False)
+    ]
+    ud.report(paths, release, tmp_path / "other", plots=False)
+    assert "3 models have no set of unknown rows in common" in page_of(tmp_path / "other")
+    ud.report([str(path) for path in files], release, tmp_path / "all", plots=False)
+    assert "in common" not in page_of(tmp_path / "all")
+
+
 def test_two_models_are_not_compared(digits, files):
     release = load(str(digits))
     runs, _ = join_runs([str(path) for path in files[:2]], release, None)

@@ -9,10 +9,11 @@ import unknown_detection as ud
 from examples.digits_release import CONFIG
 from tests.evaluation.refusals import refusal
 from tests.evaluation.report.as_text import page_of
+from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.metrics.bootstrap import row_counts
 from unknown_detection.evaluation.releases import load
 
-SAMPLES = 40
+SAMPLES = 100
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +74,27 @@ def test_the_page_has_them_where_samples_are_asked_for(digits, scores, tmp_path)
 
 def test_a_detector_without_scores_is_named(digits, scores):
     assert "'bets' is not a detector with scores" in refusal(ud.evaluate, scores, str(digits), CONFIG, against="bets")
+
+
+def test_runs_without_the_detector_to_compare_with_are_refused(digits, scores, tmp_path):
+    """Files of one detector each had NaN as their differences."""
+    files = [tmp_path / f"{name}.csv" for name in ("best", "close")]
+    for file in files:
+        scores[scores["detector"] == file.stem].to_csv(file, index=False)
+    said = refusal(ud.evaluate, files, str(digits), CONFIG, against="best")
+    assert said.startswith("close has no scores of best")
+    figures = ud.evaluate(scores, str(digits), CONFIG, ["auroc"], against="best")
+    assert figures["AUROC_difference"].notna().all()
+
+
+@pytest.mark.parametrize("samples", [1, 99, -1])
+def test_intervals_of_a_few_samples_are_refused(digits, scores, tmp_path, samples):
+    """The least of forty samples is a percentile of 2.5 by name alone; of one, both ends are it."""
+    said = refusal(ud.evaluate, scores, str(digits), CONFIG, intervals=samples)
+    assert said.startswith(f"intervals={samples} is too few")
+    said = refusal(ud.report, scores, str(digits), tmp_path / "report", splits=CONFIG, intervals=samples, plots=False)
+    assert said.startswith(f"intervals={samples} is too few") and not (tmp_path / "report").exists()
+    scores.to_csv(tmp_path / "scores.csv", index=False)
+    flags = ["report", "--release", str(digits), "--scores", str(tmp_path / "scores.csv"), "--no-plots"]
+    assert main([*flags, "--out", str(tmp_path / "report"), "--intervals", str(samples)]) == 2
+    assert not (tmp_path / "report").exists()

@@ -1,7 +1,6 @@
 """From a release and a model to a scores file: detectors that read images, and scores that depend on neither batches
 nor workers."""
 
-import hashlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -25,6 +24,7 @@ from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E4
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import load_batches  # noqa: E402
 from unknown_detection.evaluation.releases import load  # noqa: E402
+from unknown_detection.evaluation.scoring import fit  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 FILE = Path(small_models.__file__)
@@ -117,10 +117,12 @@ def test_detectors_that_are_fitted_look_at_the_images_they_are_fitted_on(base, s
 
 
 OWN = """
+from pathlib import Path
 from unknown_detection.evaluation.detectors import ImageDetector, ImagePass
 
 def run(model, images, ids, *, seed, step):
-    return {"brightest": (step * images).amax((1, 2, 3)).numpy()}
+    factor = float(Path(__file__).with_name("factor").read_text())
+    return {"brightest": (factor * step * images).amax((1, 2, 3)).numpy()}
 
 class Mixed(ImageDetector):
     name = "mixed"
@@ -135,17 +137,25 @@ class Mixed(ImageDetector):
 """
 
 
-def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on(base, score, tmp_path):
-    """Six trials of a detector of one's own, two passes; it reads the model's stored features, too."""
+def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on(base, score, tmp_path, monkeypatch):
+    """Six trials of a detector of one's own, two passes; it reads the model's stored features, too.
+
+    The next run shows them again: no digest of its file tells of what it imports or reads.
+    """
+    shown = []
+    run = fit.fill
+    monkeypatch.setattr(fit, "fill", lambda *of: shown.append((of[2].folder.name, *of[3])) or run(*of))
     (tmp_path / "own.py").write_text(OWN)
     flags = ("--detector", f"{tmp_path / 'own.py'}:Mixed")
-    code, out, err, _ = score(*flags, detectors="msp")
-    assert (code, err) == (0, "")
-    assert "the best of 6 with AUROC" in out
-    looks = {path.name for path in (base / "features" / "passes").iterdir()}
-    digest = hashlib.sha256(OWN.encode()).hexdigest()[:16]
-    of_own = {f"brightness-step={step}-mixed-{digest}" for step in (1, 2)}
-    assert {name for name in looks if "brightness" in name} == of_own
+    for factor in ("10", "1"):
+        shown.clear()
+        (tmp_path / "factor").write_text(factor)
+        code, out, err, _ = score(*flags, detectors="msp")
+        assert (code, err) == (0, "")
+        assert "the best of 6 with AUROC" in out
+        assert len({*shown}) == len(shown)
+        assert {name for name, _ in shown} == {"brightness-step=1-mixed", "brightness-step=2-mixed"}
+    assert not [*(base / "features" / "passes").glob("brightness*")]
     chosen = read_scores(tmp_path / "scores.parquet")[1].hyperparameters["mixed"]
     rows = list(load(str(base / "release")).images(CONFIG, "near_ood"))
     model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")

@@ -193,8 +193,8 @@ intervals = click.option(
     metavar="SAMPLES",
     type=click.IntRange(min=0),
     default=0,
-    help="Bootstrap samples, such as 1000, for the intervals of each detector's difference from the best one. "
-    "Default: 0, for none.",
+    help="Bootstrap samples, such as 1000 and at least 100, for the intervals of each detector's difference from the "
+    "best one. Default: 0, for none.",
 )
 
 plots = click.option(

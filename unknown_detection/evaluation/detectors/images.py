@@ -43,8 +43,8 @@ class ImagePass:
     """A second pass of a model over images.
 
     Attributes:
-        name: name of its folders in the feature store. Outputs of a pass of one's own are kept by the name of its
-            detector and the digest of the file that defines it, and of one that was made in Python until the run ends.
+        name: name of its folders in the feature store. Outputs of a pass of one's own are kept until the run ends, by
+            the name of its detector, too: its code may import what no digest of its file tells of.
         run: called as `run(model, images, ids, seed=..., **hyperparameters)` with preprocessed images (B, 3, H, W) and
             their ids; returns columns of B rows, which become `Features.passed`.
         depends_on: the hyperparameters that `run` is called with. A search over others does not run it again.

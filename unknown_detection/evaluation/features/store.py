@@ -32,8 +32,8 @@ from unknown_detection.evaluation.errors import EvaluationError, evaluation_erro
 from unknown_detection.evaluation.features.table import RowTable, block_column, read_columns, to_numpy, write_columns
 from unknown_detection.evaluation.files import Text
 from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks
-from unknown_detection.evaluation.models.layers import same_logits
 from unknown_detection.evaluation.releases import Key, choose_splits
+from unknown_detection.evaluation.same import same_code
 from unknown_detection.words import first_few
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class FeatureStore:
         stored = self.identity
         self.require_release(identity.release_digest)
         sides = [_said(of) for of in (stored, identity)]
-        if stored.probed and identity.probed and not same_logits(identity.probed, stored.probed):
+        if not same_code(stored, identity):
             sides[1]["model"] += " in other code, which gives the same input other logits"
         for about in sides[0] | sides[1]:
             was, given = (side.get(about, "images with the model's own preprocessing") for side in sides)

@@ -12,12 +12,26 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import Metric
 from unknown_detection.evaluation.metrics.ranking import Ranking, Takes
 
 Floats = npt.NDArray[np.float64]
 RowCounts = npt.NDArray[np.uint8]
 """How often each row is drawn, shape (samples, rows); more than 255 times never happens."""
+
+
+FEWEST = 100
+"""The fewest samples that give intervals of 95 %: two lie beyond either end; ours."""
+
+
+def require_samples(intervals: int) -> None:
+    """Check the number of bootstrap samples that was asked for; `EvaluationError` for too few. 0 is for none."""
+    if intervals and intervals < FEWEST:
+        raise EvaluationError(
+            f"intervals={intervals} is too few bootstrap samples for intervals of 95 %. Take {FEWEST} or more, such "
+            "as 1000, or 0 for no intervals."
+        )
 
 
 def row_counts(rows: int, samples: int, name: str) -> RowCounts:

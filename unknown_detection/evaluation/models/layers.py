@@ -10,8 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from unknown_detection.evaluation.errors import EvaluationError, a_kind
 
 # Names under which models keep their list of stages: torchvision's without layer1 to layer4, and models modelled on
@@ -20,10 +18,6 @@ _STAGE_LISTS = ("features", "trunk_output", "blocks", "layers", "encoder.layers"
 
 LOGITS_TOLERANCE = 1e-4
 """Tolerance of the logits against penultimate @ W.T + b, relative to the largest logit: float32 rounding."""
-
-CODE_TOLERANCE = 1e-3
-"""Difference of two runs' logits, relative to their range, that is rounding: other batch sizes, threads and devices
-move features by less than 1e-5 of a column's largest value (`extract`), and other code by far more; ours."""
 
 
 @dataclass(frozen=True)
@@ -181,12 +175,6 @@ def check_head(captured: BatchOutputs, weight: Any, bias: Any, name: str) -> Non
             f"The logits of {name} differ by {off:.3g} (largest logit: {largest:.3g}) from its penultimate features "
             "times the weights of its last linear layer. Use a model that ends in that layer."
         )
-
-
-def same_logits(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Return whether the logits of two runs are equal up to rounding."""
-    allowed = CODE_TOLERANCE * float(np.ptp(second))
-    return len(first) == len(second) and np.allclose(first, second, rtol=CODE_TOLERANCE / 100, atol=allowed)
 
 
 def _is_head(layer: Any, features: Any, output: Any, logits: Any) -> bool:

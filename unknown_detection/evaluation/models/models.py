@@ -41,10 +41,10 @@ from unknown_detection.evaluation.models.layers import (
     check_head,
     find_layers,
     require_float32,
-    same_logits,
 )
 from unknown_detection.evaluation.models.preprocessing import ImageSize, Preprocessing
 from unknown_detection.evaluation.models.text import Texts, has_texts
+from unknown_detection.evaluation.same import same_logits
 from unknown_detection.names import by_name
 from unknown_detection.precision import exact_float32
 

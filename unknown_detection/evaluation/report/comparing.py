@@ -20,7 +20,7 @@ from unknown_detection.evaluation.report.names import BASELINE, shown_name
 from unknown_detection.evaluation.report.pictures import Picture
 from unknown_detection.pages.content import Cell, PageTable, Value, anchor
 from unknown_detection.pages.content import table as page_table
-from unknown_detection.words import first_few
+from unknown_detection.words import first_few, quantity
 
 FEWEST = 3
 """Models that are compared, at least; ours. Two stand beside each other in every table."""
@@ -38,7 +38,8 @@ class ComparedModels:
 
     Attributes:
         protocol: the protocol.
-        areas: mean AUROC over the sets of unknown rows, models x detectors, the best first; NaN for missing ones.
+        areas: mean AUROC over the sets of unknown rows, models x detectors, the best first; NaN for missing ones. It
+            has no columns where models have no set in common.
         accuracy: by model, on the known rows of `test`; NaN without predictions.
         ranks: those of the detectors that all models have; None for fewer than three of them.
         left_out: sets of unknown rows that some models have no scores of, and over which no mean is.
@@ -49,6 +50,18 @@ class ComparedModels:
     accuracy: pd.Series
     ranks: Ranks | None
     left_out: Sequence[str] = ()
+
+    @property
+    def note(self) -> str:
+        """Why there are no ranks, or no comparison; empty where there are."""
+        models = f"{self.protocol.title}: {len(self.areas)} models have"
+        if self.areas.empty:
+            return f"{models} no set of unknown rows in common and are not compared. Score the same splits with each."
+        if self.ranks is not None:
+            return ""
+        shared = quantity(self.areas.notna().all().sum(), "detector")
+        left_out = f" {first_few(self.left_out)} without scores of all models: left out." * bool(self.left_out)
+        return f"{models} {shared} in common, and ranks are of three or more. Score the same ones with each.{left_out}"
 
     def table(self) -> PageTable:
         """Return the ranks as a table of the page."""
@@ -79,6 +92,8 @@ class ComparedModels:
 
     def pictures(self) -> Iterator[Picture]:
         """Draw the heat map, the mean ranks, and AUROC against accuracy."""
+        if self.areas.empty:
+            return
         name, title = self.protocol.name, self.protocol.title
         head = f"Mean AUROC by model and detector: {title}"
         shown = self.areas.rename(columns=shown_name)
@@ -110,8 +125,11 @@ def compare(judged: Judged) -> list[ComparedModels]:
             continue
         areas = areas[areas["setting"] == areas["setting"].iloc[0]]
         of_all = areas.groupby(_SET)["variant"].transform("nunique") == areas["variant"].nunique()
+        of_models = areas["variant"].unique()
         left_out, areas = sorted({*areas[~of_all]["unknown"]}), areas[of_all]
         if areas.empty:
+            apart = pd.DataFrame(index=of_models)
+            comparisons.append(ComparedModels(protocol, apart, pd.Series(dtype=float), None, left_out))
             continue
         table = areas.pivot_table("mean", "variant", "detector", sort=False)
         models, detectors = (table.mean(axis=side).sort_values(ascending=False, kind="stable") for side in (1, 0))

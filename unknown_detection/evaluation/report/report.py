@@ -19,6 +19,7 @@ from unknown_detection.durable import finish, make_folder
 from unknown_detection.evaluation.errors import EvaluationError, require_packages
 from unknown_detection.evaluation.files import require_folder_of, require_writable
 from unknown_detection.evaluation.frame import REDUCED
+from unknown_detection.evaluation.metrics.bootstrap import require_samples
 from unknown_detection.evaluation.metrics.metrics import find_metrics
 from unknown_detection.evaluation.protocols import Protocol, chosen
 from unknown_detection.evaluation.releases import Release, load
@@ -114,8 +115,8 @@ def report(
         protocols: one or several: names, `NAME=CONFIG,CONFIG`, or a `Protocol` of one's own; empty for the default
             protocol of each config.
         metrics: more metrics, as for `evaluate`, of each split of unknown rows, with the means of each role.
-        intervals: number of bootstrap samples, such as 1000, for a table of how far each detector is from the best one
-            of a model, with intervals on the same drawn rows; 0 for none.
+        intervals: number of bootstrap samples, such as 1000 and at least 100, for a table of how far each detector is
+            from the best one of a model, with intervals on the same drawn rows; 0 for none.
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
         plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
@@ -129,6 +130,7 @@ def report(
         EvaluationError: as for `evaluate`, a protocol lacks rows that it needs, the folder has other files, or
             matplotlib is not installed.
     """
+    require_samples(intervals)
     if plots is not False:
         require_packages("matplotlib", to="draw plots", instead="give plots=False")
     target = Path(out)
@@ -154,8 +156,9 @@ def report(
         looks = {f"{title} to {best}": look_at(opened, of) for title, of in confused_rows(rows).items()}
     except EvaluationError as error:
         looks, hints = {}, [*hints, f"no pictures of rows are shown: {error}"]
-    for hint in hints:
-        log(f"note: {hint}")
+    without_ranks = [comparison.note for comparison in comparisons if comparison.note]
+    for note in (*hints, *without_ranks):
+        log(f"note: {note}")
     tables = {protocol: [*full_tables(protocol, of, judged.orders[protocol])] for protocol, of in judged.lines.items()}
     for protocol, of in judged.lines.items():
         for kind in REDUCED:
@@ -170,7 +173,11 @@ def report(
             drawn.append((picture.protocol, picture.title, inline_svg(picture.figure, picture.name)))
             if plots:
                 save(picture.figure, temporary / "plots", picture.name, PLOT_SUFFIXES)
-        found: dict[str, Any] = {"warnings": [*warnings, *hints], "notes": notes, "demo": opened.is_demo}
+        found: dict[str, Any] = {
+            "warnings": [*warnings, *hints],
+            "notes": [*notes, *without_ranks],
+            "demo": opened.is_demo,
+        }
         found["compared"] = [comparison.table() for comparison in comparisons if comparison.ranks]
         found["compared"] += differences(judged, intervals, quiet=quiet) if intervals else []
         write_text(temporary / PAGE, render_page(judged, tables, drawn, looks, **found))

@@ -21,6 +21,7 @@ from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.metrics.metrics import auroc
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.releases import Key
+from unknown_detection.evaluation.same import same_model
 from unknown_detection.evaluation.scoring.fit_splits import (
     EXTERNAL,
     HELD_OUT,
@@ -54,10 +55,10 @@ class FeatureCache:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        digests = [store.identity.model_digest for store in (self.store, *self.members)]
+        models = [store.identity for store in (self.store, *self.members)]
         for number, member in enumerate(self.members, start=1):
             member.require_release(self.store.identity.release_digest)
-            if digests[number] in digests[:number]:
+            if any(same_model(of, models[number]) for of in models[:number]):
                 raise EvaluationError(
                     f"The features in {member.root} are of the same model as others that were given. Give each member "
                     "of an ensemble once."
@@ -100,7 +101,7 @@ class FeatureCache:
 
     @cached_property
     def _of_this_run(self) -> FeatureStore:
-        """The store of passes that code in memory defines: nothing says whether it is the same in another run."""
+        """The store of passes that code of the user's defines: nothing says whether it is the same in another run."""
         return FeatureStore.begin(None, self.store.identity)
 
     def _pass_features(self, detector: Detector, key: Key) -> Features:
@@ -111,8 +112,8 @@ class FeatureCache:
         values = {**parameters, **({"seed": self.seed} if image_pass.random else {})}
         described = (f"{parameter}={repr(value).removesuffix('.0')}" for parameter, value in sorted(values.items()))
         built_in = image_pass in _BUILT_IN
-        name = "-".join([image_pass.name, *described, *([] if built_in else [detector.name, detector.digest[:16]])])
-        store = self.store if built_in or detector.digest else self._of_this_run
+        name = "-".join([image_pass.name, *described, *([] if built_in else [detector.name])])
+        store = self.store if built_in else self._of_this_run
         table, ids = store.passes(name), self.store.ids(*key)
         if not table.has("/".join(key), ids).all():
             runner = self.runner

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
+import itertools
 import platform
 import re
 import traceback
@@ -321,6 +322,7 @@ def _provenance(
         model=" + ".join(identity.model for identity in identities),
         # For several models, a digest over theirs in order.
         model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
+        probed=tuple(itertools.chain.from_iterable(identity.probed for identity in identities)),
         seed=cache.seed,
         hyperparameters={
             one.name: _numbers(scorer, one.name)

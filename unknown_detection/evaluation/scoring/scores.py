@@ -65,6 +65,7 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         configs: the scored configs.
         model: name of the model, for display.
         model_digest: SHA-256 of its weights.
+        probed: its logits of fixed inputs, see `Identity.probed`; of several models, one after another.
         seed: seed of the run.
         hyperparameters: hyperparameters of each detector, by name.
         versions: versions of the packages that the scores depend on, by name.
@@ -95,6 +96,7 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     own: dict[Text, Text] = {}
     fit_half: Text = ""
     source: dict[Text, Text] = {}
+    probed: tuple[float, ...] = ()
     splits: tuple[Text, ...] = ()
     missing: dict[Text, Text] = {}
     thresholds: dict[Text, float] = {}
