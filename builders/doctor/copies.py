@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
+from builders.release.layout import MANIFEST
 from builders.sources.base import (
     AbsentPartitionError,
     Container,
@@ -79,7 +80,7 @@ def recognise(place: Path, sources: Sequence[Source] = tuple(SOURCES.values())) 
     """Find the sources of which a folder or an archive holds partitions.
 
     Raises:
-        BuildError: there is no such place, no image in it, or a folder of images may not be read.
+        BuildError: there is no such place, no image in it, it is a release, or a folder may not be read.
     """
     try:
         return _recognised(place, sources)
@@ -92,6 +93,11 @@ def _recognised(place: Path, sources: Sequence[Source]) -> Recognised:
         raise BuildError(f"There is no folder or file {place}. Give a copy of a dataset.")
     if not (place.is_dir() or place.is_file()):
         raise BuildError(f"{place} is neither a folder nor a regular file. Give the folder or archive of a dataset.")
+    if (place / MANIFEST).is_file() and (place / "index").is_dir():
+        raise BuildError(
+            f"{place} is a release, not a copy of a source. Check it with python -m hf_scripts.verify {place}, or "
+            "compare it with another one by python -m builders.commands.compare."
+        )
     inside = "" if place.is_dir() else place.name
     found, refusals = _candidates(place if place.is_dir() else place.parent, inside, sources)
     if place.is_dir() and place.resolve().name in _PARTITION_FOLDERS:
