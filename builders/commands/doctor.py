@@ -80,7 +80,8 @@ def command(
     listed, and counts by class stand beside the owner's. With --against, each image is compared by id and digest, and
     what differs is explained. Nothing is written into DIR, and an interrupted run goes on where it stopped.
 
-    The exit code is 0 if nothing is wrong, 1 if something is, and 2 if there is nothing to look at.
+    The exit code is 0 if nothing is wrong, 1 if something is, and 2 if there is nothing to look at, or a
+    folder may not be read.
     """
     if own_process():
         without_pandas()
@@ -98,9 +99,10 @@ def command(
         refuse_inside(out, path)
     theirs = None
     if against is not None and (theirs := reference(against, revision, log)) is None:
+        what = "a folder without a manifest.json" if Path(against).is_dir() else "no index"
         raise BuildError(
-            f"{against} is a folder without a manifest.json, and no index. Compare two folders with python -m "
-            "builders.commands.compare."
+            f"{against} is {what}. --against takes an index that --write-index made, a release's folder, or ORG/NAME; "
+            "python -m builders.commands.compare compares two folders or archives."
         )
     kept = default_cache() / "doctor" / hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     with os_errors_as_build_errors("look at the copy"):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
+from builders.release.layout import MANIFEST
 from builders.sources.base import (
     AbsentPartitionError,
     Container,
@@ -25,7 +26,7 @@ from builders.sources.base import (
 )
 from builders.sources.opening import scan
 from builders.sources.readers import tars, zips
-from builders.sources.readers.folders import by_spelling, class_column, escape_name, text_array
+from builders.sources.readers.folders import by_spelling, class_column, escape_name, not_permitted, text_array
 from builders.sources.registry import SOURCES
 from builders.storage.folders import cached_listings, files_below
 
@@ -79,10 +80,24 @@ def recognise(place: Path, sources: Sequence[Source] = tuple(SOURCES.values())) 
     """Find the sources of which a folder or an archive holds partitions.
 
     Raises:
-        BuildError: there is no such place, or no image in it.
+        BuildError: there is no such place, no image in it, it is a release, or a folder may not be read.
     """
+    try:
+        return _recognised(place, sources)
+    except PermissionError as error:
+        raise not_permitted(error) from error
+
+
+def _recognised(place: Path, sources: Sequence[Source]) -> Recognised:
     if not place.exists():
         raise BuildError(f"There is no folder or file {place}. Give a copy of a dataset.")
+    if not (place.is_dir() or place.is_file()):
+        raise BuildError(f"{place} is neither a folder nor a regular file. Give the folder or archive of a dataset.")
+    if (place / MANIFEST).is_file() and (place / "index").is_dir():
+        raise BuildError(
+            f"{place} is a release, not a copy of a source. Check it with python -m hf_scripts.verify {place}, or "
+            "compare it with another one by python -m builders.commands.compare."
+        )
     inside = "" if place.is_dir() else place.name
     found, refusals = _candidates(place if place.is_dir() else place.parent, inside, sources)
     if place.is_dir() and place.resolve().name in _PARTITION_FOLDERS:
@@ -97,8 +112,9 @@ def recognise(place: Path, sources: Sequence[Source] = tuple(SOURCES.values())) 
         try:
             chosen = [_any_images(place)]
         except BuildError:
-            if refusals:  # as of an archive that is damaged
-                raise BuildError(refusals[0].reason) from None
+            own = [refusal for refusal in refusals if not inside or inside in refusal.reason]
+            if own:  # as of an archive that is damaged
+                raise BuildError(own[0].reason) from None
             raise
         refusals = [refusal for refusal in refusals if _has_classes_of(chosen[0], refusal.source)]
     kept = [refusal for refusal in refusals if all(refusal.source is not copy.source for copy in chosen[1:])]
@@ -132,6 +148,8 @@ def _candidates(root: Path, inside: str, sources: Sequence[Source]) -> tuple[lis
                 except AbsentPartitionError:
                     continue
                 except BuildError as error:
+                    if isinstance(error.__cause__, PermissionError):
+                        raise  # what it is cannot be told, and nothing is wrong with the copy
                     refusals.append(Refusal(source, name, str(error)))
                     continue
                 rows = partition.table
@@ -165,8 +183,13 @@ def _any_images(place: Path) -> Copy:
             members, how = zips.members(place), "zip"
         elif place.suffix == ".tar" or tars.is_plain(place):
             members, how = tars.members(place), "span"
-        else:
+        elif place.name.endswith((".gz", ".tgz")):
             members, how = tars.compressed_members(place), "targz"
+        else:
+            raise BuildError(
+                f"{place} is no archive of a dataset. Give a folder, a .tar, .tar.gz, .tgz or .zip, or a file of a "
+                "source under its owner's name."
+            )
         members = sorted((member for member in members if is_image(member.name)), key=lambda member: member.name)
         names = [member.name for member in members]
         files = pa.array([place.name] * len(names), pa.string())

@@ -130,6 +130,7 @@ def diagnose(
     first = 0
     for copy, read in zip(recognised.copies, facts, strict=True):
         counts += owner_counts(copy)
+        others += editions.counts_say(copy)
         found, said = examine(copy, read, first, theirs)
         differences, remarks = [*differences, *found], [*remarks, *said]
         first += copy.rows.num_rows

@@ -144,7 +144,7 @@ def explain(ours: Picture, theirs: Picture) -> tuple[Kind, str]:
     try:
         other = decoded(theirs)
     except images.UnreadableImageError as error:
-        return "differs", f"the other one does not decode ({_reason(error)})"
+        return _problem(error), f"{_reason(error)} (in the other one)"
     if images.pixel_sha256(mine) == images.pixel_sha256(other):
         return "other bytes", "of equal pixels"
     a, b = mine.convert("RGB"), other.convert("RGB")

@@ -168,18 +168,19 @@ def pair_rows(
         if have_classes and our_classes[ours_at] != their_classes[theirs_at]:
             detail = f"{our_classes[ours_at]}, not {their_classes[theirs_at]}"
             found.append(Difference("wrong class", where, name, detail, *numbers))
-        if not (our_digests[ours_at] and their_digests[theirs_at]):  # not read, as with --quick, or not to be read
-            if damage := our_problems[ours_at] or their_problems[theirs_at]:
-                beside = "" if our_problems[ours_at] else f" (in {theirs.name})"
-                found.append(Difference(damage[0], where, name, damage[1] + beside, *numbers))
-            elif our_headers and their_headers and our_headers[ours_at] != their_headers[theirs_at]:
-                found += _by_header(our_headers[ours_at], their_headers[theirs_at], where, name, numbers)
-        elif our_digests[ours_at] != their_digests[theirs_at]:
-            twin = id_of.get(our_digests[ours_at]) if our_by[ours_at] == their_by[theirs_at] else None
-            if twin is not None and twin != name:
-                found.append(Difference("doubled", where, name, f"it has the image of {twin}", *numbers))
-            else:
-                found.append(Difference("differs", where, name, "", *numbers))
+        read = our_digests[ours_at] and their_digests[theirs_at]  # else not read, as with --quick, or not to be read
+        if read and our_digests[ours_at] == their_digests[theirs_at]:
+            continue
+        twin = id_of.get(our_digests[ours_at]) if read and our_by[ours_at] == their_by[theirs_at] else None
+        if twin is not None and twin != name:
+            found.append(Difference("doubled", where, name, f"it has the image of {twin}", *numbers))
+        elif damage := our_problems[ours_at] or their_problems[theirs_at]:
+            beside = "" if our_problems[ours_at] else f" (in {theirs.name})"
+            found.append(Difference(damage[0], where, name, damage[1] + beside, *numbers))
+        elif read:
+            found.append(Difference("differs", where, name, "", *numbers))
+        elif our_headers and their_headers and our_headers[ours_at] != their_headers[theirs_at]:
+            found += _by_header(our_headers[ours_at], their_headers[theirs_at], where, name, numbers)
     if whole:
         for number in extra:
             if number not in used:
@@ -269,9 +270,7 @@ def _explained(
 def _by_rows(ours: Side, theirs: Side, difference: Difference) -> Difference:
     """Explain a difference by what the rows of both sides say, without a picture."""
     width, height, channels = _header(ours, difference.ours)
-    problem = ours.rows["problem"][difference.ours].as_py() if "problem" in ours.rows.column_names else ""
-    reason = ours.rows["reason"][difference.ours].as_py() if problem else ""
-    facts = Facts(b"", "", width, height, channels, 1, problem, reason)
+    facts = Facts(b"", "", width, height, channels, 1)
     kind, detail = explain_by_facts(facts, *(_header(theirs, difference.theirs) if width else (0, 0, 0)))
     return Difference(kind, difference.group, difference.id, detail, difference.ours, difference.theirs)
 

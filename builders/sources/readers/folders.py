@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.storage.folders import names_in, names_in_each
+from builders.storage.folders import is_readable, names_in, names_in_each
 from unknown_detection.names import folded
 from unknown_detection.words import printable
 
@@ -49,10 +49,22 @@ def _listing(folder: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if isinstance(error, PermissionError):
+            raise not_permitted(error) from error
         place = folder if error.filename is None else error.filename
         raise BuildError(
             f"Cannot list {escape_name(str(place))}: {error.strerror}. Put the folder in its place, or remove it."
         ) from error
+
+
+def not_permitted(error: PermissionError) -> BuildError:
+    """Return the error that names the folder which this user may not list or enter."""
+    path = Path(os.fsdecode(error.filename or "."))
+    folder = next((each for each in reversed([path, *path.parents]) if each.is_dir() and not is_readable(each)), path)
+    return BuildError(
+        f"Cannot list {escape_name(str(folder))}: {error.strerror}. Allow this user to list and enter it (chmod "
+        "u+rx), or run this as one who may."
+    )
 
 
 def with_folders_above(folder: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """Two releases, folders and indexes, compared row by row."""
 
+import hashlib
 import io
 import os
 import shutil
@@ -11,8 +12,11 @@ from PIL import Image
 
 import unknown_detection as ud
 from builders.commands.compare import main
+from builders.commands.doctor import main as doctor
+from builders.errors import BuildError
 from builders.release.manifest import read_manifest, write_manifest
 from tests.builders.trees import linked, replaced
+from tests.sentences import stops
 
 
 @pytest.fixture(autouse=True)
@@ -27,24 +31,19 @@ def test_a_release_is_equal_to_itself(imagenet_release, capsys):
     assert out[-1].startswith("equal: every one of ")
 
 
-@pytest.fixture
-def altered(imagenet_release, tmp_path):
-    """A release in which one image of a split was saved again, and another's class changed."""
-    import hashlib
-
-    root = tmp_path / "altered"
-    shutil.copytree(imagenet_release, root, copy_function=os.link, ignore=shutil.ignore_patterns(".state"))
+def other_bytes(release, root, change, move=False):
+    """Copy a release with other bytes of an image of a split, and another's class `move`d; gives both ids."""
+    shutil.copytree(release, root, copy_function=os.link, ignore=shutil.ignore_patterns(".state"))
     manifest = read_manifest(root)
     split = manifest.configs["imagenet"].splits["test"]
     shard, index = root / split.data[0].path, root / split.index.path
     images, rows = pq.read_table(shard), pq.read_table(index)
     columns = rows.to_pydict()
     image = images["image"].to_pylist()
-    data = io.BytesIO()
-    Image.open(io.BytesIO(image[3]["bytes"])).convert("RGB").save(data, "JPEG", quality=60)
-    image[3]["bytes"] = data.getvalue()
-    columns["content_sha256"][3] = hashlib.sha256(data.getvalue()).hexdigest()
-    columns["class_id"][5] = columns["class_id"][200]
+    image[3]["bytes"] = change(image[3]["bytes"])
+    columns["content_sha256"][3] = hashlib.sha256(image[3]["bytes"]).hexdigest()
+    if move:
+        columns["class_id"][5] = columns["class_id"][200]
     for path, table, changed in (
         (shard, images, {**columns, "image": image}),
         (index, rows, columns),
@@ -57,7 +56,19 @@ def altered(imagenet_release, tmp_path):
     configs = manifest.configs | {"imagenet": msgspec.structs.replace(config, splits=splits)}
     (root / "manifest.json").unlink()
     write_manifest(root, msgspec.structs.replace(manifest, configs=configs, audits={}))
-    return root, columns["id"][3], columns["id"][5]
+    return columns["id"][3], columns["id"][5]
+
+
+@pytest.fixture
+def altered(imagenet_release, tmp_path):
+    """A release in which one image of a split was saved again, and another's class changed."""
+
+    def saved_again(image):
+        data = io.BytesIO()
+        Image.open(io.BytesIO(image)).convert("RGB").save(data, "JPEG", quality=60)
+        return data.getvalue()
+
+    return tmp_path / "altered", *other_bytes(imagenet_release, tmp_path / "altered", saved_again, move=True)
 
 
 def test_a_planted_altered_image_is_found_by_row(imagenet_release, altered):
@@ -100,6 +111,40 @@ def test_a_copy_against_a_release_of_it(demo, imagenet_release, tmp_path):
     replaced(path, lambda data: data[:2] + b"\xff\xfe\x00\x06abcd" + data[2:])
     found = ud.doctor(root, against=str(imagenet_release))
     assert [(each["kind"], each["id"]) for each in found["differences"]] == [("other bytes", f"imagenet/{name}")]
+
+
+def test_a_release_is_not_taken_for_a_copy(imagenet_release):
+    """It was taken for ImageNet-1k's Parquet."""
+    with stops(BuildError, f"{imagenet_release} is a release", f"verify {imagenet_release}", "compare"):
+        ud.doctor(imagenet_release)
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"), [(lambda data: data[: len(data) // 2], "truncated"), (lambda _: b"<html>", "unreadable")]
+)
+def test_damage_has_the_same_kind_on_either_side(demo, tmp_path, damage, kind):
+    """Images of the second one that do not decode were `differs`, and summed as of other bytes; with an index, too."""
+    roots = [linked(demo["dtd"], tmp_path / name) for name in ("whole", "damaged")]
+    image = min(roots[1].rglob("*.jpg"))
+    replaced(image, damage)
+    index = tmp_path / "whole.parquet"
+    doctor([str(roots[0]), "--write-index", str(index), "--workers", "1", "--json"])
+    for whole in (roots[0], index):
+        for pair in ((whole, roots[1]), (roots[1], whole)):
+            found = ud.compare(*pair)
+            assert found["kinds"] == {kind: 1} and f"1 {kind}" in found["sentence"]
+            (each,) = found["differences"]
+            assert each["id"].endswith(image.name)
+            assert ("(in " in each["detail"]) == (pair[1] == roots[1])
+
+
+def test_an_image_of_a_release_that_does_not_decode_has_the_same_kind_on_either_side(imagenet_release, tmp_path):
+    root = tmp_path / "damaged"
+    damaged, _ = other_bytes(imagenet_release, root, lambda data: data[: len(data) // 2])
+    for pair in ((root, imagenet_release), (imagenet_release, root)):
+        found = ud.compare(*pair)
+        assert found["kinds"] == {"truncated": 1}
+        assert [(each["group"], each["id"]) for each in found["differences"]] == [("imagenet/test", damaged)]
 
 
 def test_images_beside_either_copy_are_named(demo, tmp_path):

@@ -1,6 +1,7 @@
 """Editions of ImageNet and repackaged copies, told by names and by images that everybody knows."""
 
 import io
+import os
 
 import pytest
 from PIL import Image
@@ -10,7 +11,7 @@ from builders.commands.doctor import main
 from builders.doctor.editions import names_say
 from builders.sources.registry import SOURCES
 from tests.builders.layouts import imagenet_kaggle
-from tests.builders.trees import linked, tree
+from tests.builders.trees import linked, replaced, tree
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,68 @@ def test_classes_of_another_edition_are_told(demo, tmp_path):
     tree(root, {f"train/n9{number:07d}/n9{number:07d}_1.JPEG": own for number in range(100)})
     (edition,), _ = names_say(root, "imagenet")
     assert "100 of 1,100 class folders are none of ILSVRC2012's" in edition
+
+
+def cut(path):
+    replaced(path, lambda data: data[: len(data) // 2])
+
+
+def of_2010(demo, root):
+    """Validation images of ILSVRC 2010, of which one is cut."""
+    own = next((demo["imagenet"] / "train" / "n01440764").glob("*.JPEG")).read_bytes()
+    tree(root, {f"val/ILSVRC2010_val_{number:08d}.JPEG": own + bytes(number) for number in range(3)})
+    cut(root / "val" / "ILSVRC2010_val_00000001.JPEG")
+    return "ILSVRC 2010", {"truncated": ["val/ILSVRC2010_val_00000001.JPEG"]}
+
+
+def blurred(demo, root):
+    """A folder of training images that is called as those with blurred faces, with an image of another class."""
+    linked(demo["imagenet"] / "train", root / "train")
+    tree(root, {"train_blurred/n01440764/n01440764_1.jpg": b""})
+    image = min((root / "train" / "n01440764").glob("*.JPEG"))
+    image.rename(root / "train" / "n01443537" / image.name)
+    return "blurred faces", {"wrong class": [f"train/n01443537/{image.name}"]}
+
+
+def of_fall_2011(demo, root):
+    """Classes of the full ImageNet beside those of ILSVRC2012, and an image that is a page."""
+    linked(demo["imagenet"], root)
+    own = next((root / "train" / "n01440764").glob("*.JPEG")).read_bytes()
+    tree(root, {f"train/n9{number:07d}/n9{number:07d}_1.JPEG": own for number in range(100)})
+    image = min((root / "train" / "n01440764").glob("*.JPEG"))
+    replaced(image, lambda _: b"<html>404</html>")
+    return "another edition of ImageNet", {"unreadable": [f"imagenet/train/n01440764/{image.name}"]}
+
+
+@pytest.mark.parametrize("plant", [of_2010, blurred, of_fall_2011])
+def test_an_edition_with_a_fault_is_named_with_the_fault(demo, tmp_path, plant):
+    words, faults = plant(demo, tmp_path / "copy")
+    found = ud.doctor(tmp_path / "copy")
+    assert found["sentence"].startswith("not the dataset: ") and words in found["sentence"]
+    for kind, ids in faults.items():
+        assert [each["id"] for each in found["differences"] if each["kind"] == kind and each["id"]] == ids
+        assert kind in found["sentence"].partition("; ")[2]
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_classes_with_more_images_than_in_ilsvrc2012_are_told(demo, tmp_path, fault):
+    """Classes have 732 to 1,300 images there (Russakovsky et al., 2015, table 2), and the smallest one 740 here."""
+    name, more = "n02089078", 740
+    root = tmp_path / "copy"
+    own = next((demo["imagenet"] / "train" / name).glob("*.JPEG"))
+    (root / "train" / name).mkdir(parents=True)
+    for number in range(more):
+        os.link(own, root / "train" / name / f"{name}_{number}.JPEG")
+    if fault:
+        cut(root / "train" / name / f"{name}_7.JPEG")
+    found = ud.doctor(root, quick=True)
+    assert found["sentence"].startswith("not the dataset: the full ImageNet of fall 2011: 1 of 1 classes ")
+    assert f"more images than in ILSVRC2012, for instance {name} {more} and not 732" in found["sentence"]
+    assert found["kinds"]["extra"] == more - 732, "each image once"
+    assert [each["id"] for each in found["differences"] if each["kind"] == "truncated"] == (
+        [f"imagenet/train/{name}/{name}_7.JPEG"] if fault else []
+    )
+    assert not found["whole"]
 
 
 def test_kaggles_layout_is_a_note(tmp_path):
