@@ -233,7 +233,7 @@ def _with_extra(copy: Copy, others: Sequence[Copy], inside: str) -> Copy:
         known = {name for column in files for name in pc.unique(column).to_pylist()}
         # Beside the partitions' folders owners have further images, such as Tiny ImageNet's test images.
         folders = tuple(_common_folder(partition) for partition in copy.partitions if partition.how == "file")
-        for name in files_below(copy.root):
+        for name in files_below(copy.root, skip_closed=True):
             if name not in known and name.startswith(folders) and is_image(name) and name.startswith(inside):
                 strays.setdefault(escape_name(name), Stray(escape_name(name), "no image of the source"))
     return Copy(copy.root, copy.source, copy.partitions, copy.rows, tuple(strays[path] for path in sorted(strays)))

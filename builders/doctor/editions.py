@@ -68,7 +68,7 @@ def names_say(place: Path, source: str) -> tuple[list[str], list[str]]:
     """Return what the paths in a place say: other editions, and remarks; `source` is its key, or empty."""
     names = [place.name]
     if place.is_dir():
-        for name in files_below(place):
+        for name in files_below(place, skip_closed=True):
             names.append(name)
             if len(names) > _MOST_NAMES:
                 break

@@ -106,12 +106,20 @@ def is_readable(folder: Path) -> bool:
     return isinstance(folder, ObjectPath) or os.access(folder, os.R_OK | os.X_OK)
 
 
-def files_below(folder: Path) -> Iterator[str]:
-    """Yield the relative paths of all files and links below a folder, with forward slashes; follows no link."""
+def files_below(folder: Path, *, skip_closed: bool = False) -> Iterator[str]:
+    """Yield the relative paths of all files and links below a folder, with forward slashes; follows no link.
+
+    Folders that this user may not list are skipped on request, such as the `lost+found` of a file system.
+    """
     if isinstance(folder, ObjectPath):
         yield from folder.files_below()
         return
-    for place, folders, names in os.walk(folder):
+
+    def refuse(error: OSError) -> None:
+        if not (skip_closed and isinstance(error, PermissionError)):
+            raise error
+
+    for place, folders, names in os.walk(folder, onerror=refuse):
         folders.sort()
         inner = Path(place).relative_to(folder).as_posix()
         prefix = "" if inner == "." else f"{inner}/"

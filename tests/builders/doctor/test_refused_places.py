@@ -76,3 +76,20 @@ def test_the_folder_that_may_not_be_read_is_named_and_not_what_was_looked_for_in
     monkeypatch.setattr(folders, "is_readable", lambda path: path.name != "b" and is_readable(path))
     asked = PermissionError(13, "Permission denied", str(tmp_path / "copy" / "b" / "train"))
     assert_sentence(str(folders.not_permitted(asked)), f"Cannot list {tmp_path / 'copy' / 'b'}: ")
+
+
+@pytest.mark.parametrize("command", [ud.doctor, lambda place: ud.compare(place, place.with_name("whole"))])
+def test_a_closed_folder_below_images_of_no_known_source_is_not_passed_over(demo, tmp_path, monkeypatch, command):
+    """Two copies were equal, since one that differs lay in a folder that could not be listed."""
+    picture = (demo["dtd"] / "images/blotchy/blotchy_0160.jpg").read_bytes()
+    tree(tmp_path, {"copy/a.jpg": picture, "whole/a.jpg": picture, "copy/x/y/z/w/closed/b.jpg": picture})
+    scandir = os.scandir
+
+    def refused(place="."):
+        if os.fspath(place).endswith("closed"):
+            raise PermissionError(13, "Permission denied", os.fspath(place))
+        return scandir(place)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with stops(BuildError, "closed: Permission denied", "Allow this user to"):
+        command(tmp_path / "copy")
