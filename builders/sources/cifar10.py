@@ -173,9 +173,7 @@ def _parquet(home: Home) -> PartitionIndex | None:
 
     def codes(path: Path) -> Int64:
         nonlocal first
-        shard = parquet.read_shard(_TITLE, path, image="img", named=False)
-        shard.refuse_other_labels(_CLASSES)
-        labels: Int64 = shard.labels.to_numpy()
+        labels = parquet.read_codes(_TITLE, path, _CLASSES, image="img")
         _refuse_other_order(home, labels, first, path)
         first += len(labels)
         return labels

@@ -155,10 +155,7 @@ def unpack_idx(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
 
 def _parquet_codes(path: Path) -> Int64:
     """Return the labels of one file of the mirror, which keeps the order of the owners' files."""
-    shard = parquet.read_shard(_TITLE, path, named=False)
-    shard.refuse_other_labels(_CLASSES)
-    codes: Int64 = shard.labels.to_numpy()
-    return codes
+    return parquet.read_codes(_TITLE, path, _CLASSES)
 
 
 MNIST = Source(

@@ -133,10 +133,7 @@ def unpack_mat(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
 
 def _parquet_codes(path: Path) -> Int64:
     """Return the labels of one file of the mirror, where 0 is the digit 0."""
-    shard = parquet.read_shard(_TITLE, path, named=False)
-    shard.refuse_other_labels(_CLASSES)
-    codes: Int64 = shard.labels.to_numpy()
-    return codes
+    return parquet.read_codes(_TITLE, path, _CLASSES)
 
 
 # A stored copy of the page has the note beside the downloads of format 1 and ends before those of format 2; the Hub's

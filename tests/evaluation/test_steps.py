@@ -341,7 +341,7 @@ def test_two_models_of_one_class_are_two_and_seeds_of_one_are_not(release, featu
     names = [f"Small {of.identity.model_digest[:8]}" for of in (features, other)]
     (table,) = ud.report(runs, release, tmp_path / "report", plots=False).results
     assert {*table.mean.index} == {(detector, name) for detector in ("msp", "knn") for name in names}
-    assert table.note.endswith("One run.")
+    assert table.note.endswith("One run each.")
     for number, of_run in enumerate(runs):
         of_run.to_parquet(tmp_path / f"{number}.parquet")
     named = [f"method={tmp_path}/{number}.parquet" for number in range(2)]

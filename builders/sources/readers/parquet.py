@@ -178,6 +178,14 @@ def read_shard(
     return shard
 
 
+def read_codes(title: str, path: Path, classes: Sequence[str], *, image: str = "image") -> npt.NDArray[np.int64]:
+    """Return the labels of a mirror's file whose rows have no names; `BuildError` if its classes are others."""
+    shard = read_shard(title, path, image=image, named=False)
+    shard.refuse_other_labels(classes)
+    codes: npt.NDArray[np.int64] = shard.labels.to_numpy()
+    return codes
+
+
 def read_texts(title: str, path: Path, columns: Sequence[str], advice: str = ADVICE) -> list[pa.Array]:
     """Read columns of text.
 

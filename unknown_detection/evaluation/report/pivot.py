@@ -253,6 +253,6 @@ def _heading(line: Mapping[Any, Any]) -> str:
 def _runs_note(lines: pd.DataFrame) -> str:
     fewest, most = lines["runs"].min(), lines["runs"].max()
     if most == 1:
-        return "One run."
+        return "One run." if lines["variant"].nunique() == 1 else "One run each."
     runs = f"{most}" if fewest == most else f"{fewest} to {most}"
     return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."
