@@ -149,8 +149,8 @@ SHIFTED_200 = Config(
     name="openood-imagenet200-shifted",
     labels=LABELS_200,
     description="The known classes of `openood-imagenet200` in other pictures: the rows of "
-    "`openood-imagenet1k-shifted` of these classes. OpenOOD has its lists in an archive alone; the one public copy of them "
-    "that we know has the same rows.",
+    "`openood-imagenet1k-shifted` of these classes. OpenOOD has its lists in an archive alone; the one public copy of "
+    "them that we know has the same rows.",
     splits=_spectrum(LABELS_200, 2_000),
 )
 SUN = _far(
