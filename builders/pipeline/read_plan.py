@@ -8,7 +8,8 @@ images' lengths are kept, because a later run needs them to cut the same shards.
 
 Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source.
 
-Tested by `tests/builders/pipeline/test_shards.py` and `tests/builders/pipeline/test_run.py`.
+Tested by `tests/builders/pipeline/test_shards.py`, `tests/builders/pipeline/test_run.py` and
+`tests/builders/pipeline/test_other_copy.py`.
 """
 
 from __future__ import annotations
@@ -36,25 +37,35 @@ from builders.release.digests import lines_digest
 from builders.release.entries import FileEntry
 from builders.release.layout import RECORDS, Layout
 from builders.sources.base import IN_PLACE, Rows, SourceIndex
+from builders.sources.readers.folders import relative
 from builders.sources.sizes import estimated_bytes, look_up_sizes
 from builders.sources.unpack import UNPACKERS
-from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.byte_ranges import PACK_SUFFIX, read_starts
 from builders.storage.files import atomic_path, require_room
+from builders.storage.folders import sizes_of
 from builders.storage.parquet import read_array
 from builders.storage.sealed_files import published_residuals
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""
 
+_END = 64 * 1024
+"""Bytes at either end of a container by which a copy is told from another (ours). They hold the directory of a Parquet
+file or a zip, the checksum of a gz, and images of the others."""
+
 Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """A file of images end to end, unpacked from a container, and a function that yields its images in batches."""
+    """A file of images end to end, unpacked from a container, and a function that yields its images in batches.
+
+    `ends` is a digest of the container's size, first and last bytes; empty where other digests say what is in it.
+    """
 
     path: Path
     images: Callable[[], Iterable[Iterable[bytes | memoryview]]]
+    ends: str = ""
 
     def lengths(self) -> Int64:
         """Return the bytes of each image, in order; unpacks the images first if that was never done."""
@@ -87,7 +98,8 @@ class ReadPlan:
 
     Shard i is the rows `starts[i]:starts[i + 1]`. `digest` changes with any row, its order, or a shard's start.
     `packs` are what must be unpacked before the images can be read. `contents` is the digest of a person's own
-    folders, as `Source.contents`; empty for other sources.
+    folders, as `Source.contents`; empty for other sources. `copy` tells the containers that images are unpacked from,
+    such as those of another person's copy, from others by their ends; empty without containers.
     """
 
     key: str
@@ -99,6 +111,7 @@ class ReadPlan:
     digest: str
     packs: tuple[Pack, ...] = ()
     contents: str = ""
+    copy: str = ""
 
     @property
     def is_sealed(self) -> bool:
@@ -177,6 +190,7 @@ def _located(
         table, used = _with_places(part, indexes, unpacked, layout, advance)
         tables.append(table)
         packs |= {pack.path: pack for pack in used}
+    ends = sorted(pack.ends for pack in packs.values())
     table, config, generator = pa.concat_tables(tables), parts[0].config, parts[0].split.image_generator
     if isinstance(parts[0].split, Part):
         order = np.argsort(np.concatenate([part.positions for part in parts]))
@@ -193,7 +207,8 @@ def _located(
         rows += f" {json.dumps(table.select(own_columns).to_pydict())}"
     digest = hashlib.sha256(f"{rows} {starts}".encode()).hexdigest()
     contents = " ".join(part.split.source.contents for part in parts).strip()
-    return ReadPlan(key, config, generator, tuple(parts), table, starts, digest, tuple(packs.values()), contents)
+    copy = hashlib.sha256("".join(ends).encode()).hexdigest() if any(ends) else ""
+    return ReadPlan(key, config, generator, tuple(parts), table, starts, digest, tuple(packs.values()), contents, copy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,16 +235,29 @@ def _unpacked(index: SourceIndex, rows: Rows, staging: Path, advance: Advance) -
         positions = np.flatnonzero(codes == code)
         positions = positions[np.argsort(inside[positions], kind="stable")]
         numbers = inside[positions]
-        # Named after the source, the file and the rows: a rerun finds it, and other rows get another.
-        key = hashlib.sha256(f"{file}\n".encode() + numbers.tobytes()).hexdigest()[:16]
+        # Named after the source, the file and the rows: a rerun finds it, and other rows get another. So does another
+        # copy of the source, where the one of before was the wrong one.
+        ends = _ends_of(index.root, file)
+        key = hashlib.sha256(f"{file}\n{ends}".encode() + numbers.tobytes()).hexdigest()[:16]
         names[code] = f"{index.source.key}-{key}{PACK_SUFFIX}"
         images = functools.partial(UNPACKERS[hows[int(positions[0])].as_py()], index.root / file, numbers)
-        packs[names[code]] = pack = Pack(staging / names[code], images)
+        packs[names[code]] = pack = Pack(staging / names[code], images, ends)
         sizes[positions] = lengths = pack.lengths()
         offsets[positions] = np.cumsum(lengths) - lengths
         advance(len(positions))
     pack_names = pa.array(names, pa.string()).take(files.indices)
     return _Unpacked(rows, pa.table({"file": pack_names, "offset": offsets, "size": sizes}), packs)
+
+
+def _ends_of(root: Path, file: str) -> str:
+    """Return a digest of the size and both ends of a container, given as in an index; it may lie in an archive."""
+    container = root / file
+    while not container.is_file() and container != root:
+        container = container.parent
+    name = relative(container, root)
+    (size,) = sizes_of(root, [name])
+    ends = read_starts(root, [(name, 0, _END), (name, max(0, size - _END), _END)])
+    return hashlib.sha256(b"".join([f"{size} ".encode(), *ends])).hexdigest()
 
 
 def _with_places(

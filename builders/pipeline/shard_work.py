@@ -19,7 +19,7 @@ from builders.duplicates.pixels import is_of
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.generate.batches import Batch, cut_batches, generated_table
-from builders.generate.contract import check_installed
+from builders.generate.contract import OF_ARRAYS, check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import STAGING, ReadPlan
@@ -55,6 +55,10 @@ class ShardWork:
         for plan in plans:
             if plan.image_generator is not None:
                 name = f"made-{plan.key.replace('/', '-')}"
+                if plan.image_generator in OF_ARRAYS.values() and plan.copy:
+                    name += (
+                        f"-{plan.copy[:8]}"  # arrays have one size, so that a batch of another copy is called alike
+                    )
                 batches = cut_batches(plan.table, plan.image_generator, name, self.staging)
                 self.batches[plan.key] = plan, batches
                 missing[plan.key] = [batch for batch in batches if not batch.record.exists()]
@@ -116,6 +120,7 @@ class ShardWork:
             drop_unreadable=self.request.allow_partial,
             stored="source" if generator is None else generator.stored,
             contents=split.contents,
+            copy=split.copy,
             checked=self.checked,
         )
 
@@ -176,7 +181,8 @@ class ShardWork:
         if not path.is_file():
             return False
         record = read_record(path)
-        if record.contents != split.contents:
+        # A copy in another layout may have no containers, and records of before do not say any.
+        if record.contents != split.contents or (record.copy and split.copy and record.copy != split.copy):
             return False
         generated = split.image_generator is not None  # which takes decoding
         if self.request.decode and not (record.decoded or generated):

@@ -67,8 +67,8 @@ class ShardTask:
     maps the names in `root` to folders. `data` is the file for the images (None: index only), `record` the file for
     the index rows and what `ShardRecord` says of the shard, `schema` that of the data. `sealed` is the file for the
     images' sealed residuals, None if they are not sealed. `pixels` is the file for the images as they are compared
-    (`builders.duplicates.pixels`), None if they are not. `contents` are `ReadPlan.contents`, for the record. `checked`
-    are images that were decoded before.
+    (`builders.duplicates.pixels`), None if they are not. `contents` and `copy` are those of `ReadPlan`, for the
+    record. `checked` are images that were decoded before.
     """
 
     plan: Path
@@ -85,6 +85,7 @@ class ShardTask:
     sealed: Path | None = None
     pixels: Path | None = None
     contents: str = ""
+    copy: str = ""
     checked: CheckedImages | None = None
     resources: ClassVar[Resources] = ONE_CORE
 
@@ -114,7 +115,9 @@ class ShardTask:
             index = pa.concat_tables(
                 index_rows or [self._index_rows(rows.slice(0, 0), GroupImages(np.empty(0, np.uint8)))]
             )
-        record = ShardRecord(index.num_rows, size, digest, self.decode, tuple(dropped), sealed, self.contents)
+        record = ShardRecord(
+            index.num_rows, size, digest, self.decode, tuple(dropped), sealed, self.contents, self.copy
+        )
         metadata = {_RECORD: json.dumps(asdict(record)).encode()}
         with atomic_path(self.record) as temporary:
             pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
@@ -280,7 +283,8 @@ class ShardRecord:
 
     `bytes` and `sha256` are those of the data file (0 and empty without pixels), `sealed_bytes` those of the sealed
     residuals; `decoded` says whether every image was decoded; `dropped` has the row id and the reason of each image
-    left out as unreadable; `contents` says what a person's own folders held.
+    left out as unreadable; `contents` says what a person's own folders held, and `copy` from which containers the
+    images were unpacked.
     """
 
     rows: int
@@ -290,6 +294,7 @@ class ShardRecord:
     dropped: tuple[tuple[str, str], ...]
     sealed_bytes: int = 0
     contents: str = ""
+    copy: str = ""
 
 
 class WrittenShard(NamedTuple):
