@@ -33,7 +33,7 @@ def test_all_of_openood_goes_to_the_hub_and_comes_back_byte_by_byte(push, openoo
     assert main([REPO, *sources, *flags]) == 0
     built, expected = files_of(out), files_of(openood_release)
     names = {name for name in expected if name.startswith("data/")}
-    assert len(names) == len(splits) == 45
+    assert len(names) == len(splits) == 48
     assert {name: built.get(name) for name in names} == {name: expected[name] for name in names}
 
 
