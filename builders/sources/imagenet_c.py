@@ -141,5 +141,5 @@ IMAGENET_C = Source(
         ),
         _IMAGES.layout(f"the original archives {', '.join(_NAMES)}, read in place", _archives),
     ),
-    # No `shared_sides`: all its images have 224 x 224 pixels.
+    one_size=(224, 224),
 )

@@ -111,6 +111,8 @@ def _indexed(home: Home, images: Path, labels: Path) -> PartitionIndex:
         raise BuildError(f"{_TITLE}: {images} lies there without {labels.name}. Put both files into one folder.")
     with _opened(images) as file:
         count, *shape = idx.read_header(file, 3)
+        if not images.name.endswith(".gz"):  # of a packed one, the end is only known when all is unpacked
+            idx.check_length(file, (count, *shape))
     with _opened(labels) as file:
         digits = idx.read_array(file, 1)
     if tuple(shape) != GREY28:

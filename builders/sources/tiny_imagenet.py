@@ -214,4 +214,5 @@ TINY_IMAGENET = Source(
             f"a Hub mirror's data/valid-*.parquet (or validation-*, val-*){_NAMED}", _validation_mirror, "val"
         ),
     ),
+    one_size=(64, 64),
 )

@@ -231,3 +231,7 @@ def test_labels_are_of_known_images_of_the_source_that_label_counts():
     of_table = config(FIRST, labels=Classes("imagenet", "in_distribution"))
     assert of_table.has_labels(split(role="in_distribution", source=IMAGENET))
     assert not of_table.has_labels(split(role="corruption", source=IMAGENET))
+    chosen = {"classes": of_table.labels, "source": IMAGENET}
+    assert of_table.has_labels(split(role="corruption", **chosen))
+    assert not of_table.has_labels(split(role="near_ood", **chosen))
+    assert not of_table.has_labels(split(role="corruption", source=IMAGENET, classes=Classes("imagenet", "external")))
