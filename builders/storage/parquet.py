@@ -220,9 +220,11 @@ def row_group(parquet: pq.ParquetFile, group: int) -> pq.RowGroupMetaData:
 
 def _compare_statistics(parquet: pq.ParquetFile, group: int, number: int) -> None:
     """Compare the statistics of a column of a row group with its values; bounds may be wider, as of long texts."""
-    column = parquet.metadata.row_group(group).column(number)
+    described, column = parquet.schema.column(number), parquet.metadata.row_group(group).column(number)
+    if column.physical_type != described.physical_type:  # `statistics` of pyarrow 26 would end the process
+        raise pa.ArrowInvalid(f"its footer claims {column.physical_type} values of {described.path}")
     stated, nulls, wrong = column.statistics, 0, False
-    for batch in parquet.iter_batches(_ROWS, row_groups=[group], columns=[column.path_in_schema], use_threads=False):
+    for batch in parquet.iter_batches(_ROWS, row_groups=[group], columns=[described.path], use_threads=False):
         values: Any = batch.column(0)
         while pa.types.is_nested(values.type):  # of one child, since one column is read
             values = pc.struct_field(values, 0) if pa.types.is_struct(values.type) else pc.list_flatten(values)
@@ -234,10 +236,10 @@ def _compare_statistics(parquet: pq.ParquetFile, group: int, number: int) -> Non
         if stated.has_min_max and least is not None:
             # A text where the schema says bytes cannot be compared.
             wrong |= type(stated.min) is not type(least) or stated.min > least or greatest > stated.max
-    if stated.has_null_count and not parquet.schema.column(number).max_repetition_level:
+    if stated.has_null_count and not described.max_repetition_level:
         wrong |= stated.null_count != nulls
     if wrong:
-        raise pa.ArrowInvalid(f"its statistics of {column.path_in_schema} are not those of its values")
+        raise pa.ArrowInvalid(f"its statistics of {described.path} are not those of its values")
 
 
 LARGE = 1 << 25
