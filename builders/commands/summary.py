@@ -68,6 +68,11 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
             lines.append(
                 f"{key}: {count:,} broken in the owner's archive and left out ({excluded}, by the rule {RULE})"
             )
+        if entry.overlaps and not benchmark.paper:  # what a paper's unknowns overlap, its page says
+            lines.append(
+                f"{key}: {entry.overlaps:,} of {entry.rows:,} rows are of classes that overlap known ones "
+                "(id_overlap); reports have figures without them"
+            )
     if without_pixels := [key for key, entry in entries.items() if not entry.data]:
         lines.append(f"{', '.join(without_pixels)}: rows without pixels; --with-images writes these, too")
     lines.append("")
