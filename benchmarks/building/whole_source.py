@@ -20,7 +20,7 @@ from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.run import write_release
 from builders.plan.candidates import Draws
 from builders.plan.planner import plan
-from builders.sources.imagenet import IMAGENET
+from builders.sources.datasets.imagenet import IMAGENET
 from builders.sources.opening import open_source
 from builders.storage.paths import as_path
 from unknown_detection.terminal.progress import TerminalMeter

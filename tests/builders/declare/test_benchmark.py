@@ -22,11 +22,11 @@ from builders.declare.splits import (
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
 from builders.sources.base import Expected
-from builders.sources.caltech256 import CALTECH256
-from builders.sources.cifar100 import CIFAR100
-from builders.sources.dtd import DTD
-from builders.sources.imagenet import IMAGENET
-from builders.sources.svhn_full import SVHN_FULL
+from builders.sources.datasets.caltech256 import CALTECH256
+from builders.sources.datasets.cifar100 import CIFAR100
+from builders.sources.datasets.dtd import DTD
+from builders.sources.datasets.imagenet import IMAGENET
+from builders.sources.datasets.svhn_full import SVHN_FULL
 from tests.sentences import assert_sentence, stops
 
 EVERYTHING = AllClasses("a test")

@@ -1,6 +1,6 @@
 """ImageNet-1k: the training and validation images of ILSVRC 2012.
 
-Tested by `tests/builders/sources/test_imagenet.py` and `tests/builders/sources/test_lists.py`.
+Tested by `tests/builders/sources/datasets/test_imagenet.py` and `tests/builders/sources/test_lists.py`.
 """
 
 from __future__ import annotations
