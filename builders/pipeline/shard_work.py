@@ -36,7 +36,7 @@ class ShardWork:
     """Generates the images of a run's splits, once, and makes the tasks of the shards that are still to write."""
 
     def __init__(self, plan: BuildPlan, executor: Executor, meter: Meter) -> None:
-        self.request, self.benchmark, self.layout = plan.request, plan.benchmark, plan.request.layout
+        self.request, self.benchmark, self.layout = plan.request, plan.draws.benchmark, plan.request.layout
         self.executor, self.meter, self.labels = executor, meter, plan.labels
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in plan.indexes.items()} | {STAGING: str(self.staging)}
