@@ -258,13 +258,11 @@ class Benchmark:
 
     def partitions(self, parts: Iterable[str]) -> dict[Source, tuple[str, ...]]:
         """Return the partitions of each source that some splits need, also for the splits that draw before them."""
-        needed: dict[str, dict[str, None]] = {}
+        needed: dict[Source, dict[str, None]] = {}
         for key in (key for part in parts for key in (part, *self.drawn_before(part))):
-            split = self.parts[key]
-            needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
-            if (originals := split.originals) is not None:
-                needed.setdefault(originals.source.key, {}).update(dict.fromkeys(originals.partitions))
-        return {source: tuple(needed[source.key]) for source in self.sources() if source.key in needed}
+            for source, partitions in self.parts[key].sources.items():
+                needed.setdefault(source, {}).update(dict.fromkeys(partitions))
+        return {source: tuple(partitions) for source, partitions in needed.items()}
 
     def group(self, config: str) -> str:
         """Name the group of splits whose duplicates are compared; empty for all of them.

@@ -72,7 +72,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
             )
     sources = {
         source.key: SourceEntry(source.title, source.edition, source.licence, source.citation)
-        for source in benchmark.sources()
+        for source in (index.source for index in plan.indexes.values())
         if source.key in used_keys
     }
     described = BenchmarkEntry(

@@ -98,7 +98,7 @@ class State:
             adopted |= {part.key: part.adopted for part in entry.parts}
             if entry.generator is not None:
                 generators[key] = entry.generator.identity()
-        own = {source.key for source in self.benchmark.sources() if source.contents}
+        own = {key for key, index in self.plan.indexes.items() if index.source.contents}
         for key, config, entry in manifest.splits():
             if config.benchmark != self.benchmark.name and (taken := own & {part.source for part in entry.parts}):
                 raise BuildError(

@@ -173,7 +173,9 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
     except DECODE_ERRORS as error:
         if header is None or not header.blocks:
             raise UnreadableImageError(decode_reason(error)) from error
-    mended = _without_blocks(data, header)
+    starts = [0, *(stop for _, stop in header.blocks)]
+    stops = [*(start for start, _ in header.blocks), len(data)]
+    mended = b"".join(data[start:stop] for start, stop in zip(starts, stops, strict=True))
     try:
         return decode(mended), mended
     except DECODE_ERRORS as error:
@@ -234,12 +236,6 @@ def _header_of_whole(data: bytes) -> JpegHeader | None:
     if header is not None and has_hole(data, header):
         raise UnreadableImageError("zero bytes in place of a part of its image data")
     return header
-
-
-def _without_blocks(data: bytes, header: JpegHeader) -> bytes:
-    starts = [0, *(stop for _, stop in header.blocks)]
-    stops = [*(start for start, _ in header.blocks), len(data)]
-    return b"".join(data[start:stop] for start, stop in zip(starts, stops, strict=True))
 
 
 def _has_odd_metadata(data: bytes, header: JpegHeader) -> bool:
