@@ -173,7 +173,8 @@ class ShardTask:
                     dropped.append((ids[number], str(error)))
                     continue
                 finally:
-                    remarks.assign(lambda: images.image_place(rows, number, path))  # noqa: B023 - called at once
+                    if remarks.heard:
+                        remarks.assign(images.image_place(rows, number, path))
                 if mended is not None:
                     view = group.room(len(mended))
                     view[:] = mended

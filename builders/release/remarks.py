@@ -45,12 +45,11 @@ class ImageRemarks:
     first: str = ""
     heard: str = ""
 
-    def assign(self, place: Callable[[], str]) -> None:
-        """Attribute the remarks since the last call, if any, to one image; `place` says where it is."""
-        if self.heard:
-            self.images += 1
-            self.first = self.first or f"{one_line(place())} ({self.heard})"
-            self.heard = ""
+    def assign(self, place: str) -> None:
+        """Attribute what was heard since the last call to one image; `place` says where it is."""
+        self.images += 1
+        self.first = self.first or f"{one_line(place)} ({self.heard})"
+        self.heard = ""
 
 
 class RemarksOfThread(threading.local):
