@@ -64,7 +64,8 @@ def main() -> None:
         planned = plan(draws, indexes, splits=[SPLIT])
         request = BuildRequest(out, (SPLIT,), allow_partial=True, demo=True)
         labels = {config.name: draws.label_names(config) for config in benchmark.configs}
-        write_release(BuildPlan(request, indexes, draws, tuple(planned), labels, {SPLIT: ""}), executor, meter)
+        build = BuildPlan(request, benchmark.version, indexes, draws, tuple(planned), labels, {SPLIT: ""})
+        write_release(build, executor, meter)
 
 
 if __name__ == "__main__":
