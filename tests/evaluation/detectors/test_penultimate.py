@@ -8,7 +8,7 @@ from scipy.special import logsumexp, softmax
 
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
 from tests.sentences import stops
-from unknown_detection.evaluation.detectors import FDBD, SHE, GradNorm, Residual, ViM, penultimate
+from unknown_detection.evaluation.detectors import FDBD, SHE, GradNorm, Residual, ViM, subspace
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Head
 
@@ -79,7 +79,7 @@ def test_vim_of_fewer_rows_than_dimensions_has_no_residual():
 
 @pytest.mark.parametrize(("width", "dimension"), [(2048, 1000), (768, 512), (1024, 512), (512, 256), (10, 5)])
 def test_principal_dimension_is_that_of_the_authors(width, dimension):
-    assert penultimate._principal_dimension(width) == dimension
+    assert subspace._principal_dimension(width) == dimension
 
 
 @pytest.mark.parametrize("classes", [4, WIDTH, 20])

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import abc
 import copy
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,9 @@ Scores = npt.NDArray[np.float64]
 
 FEATURES, LOGITS = "penultimate features", "logits"
 """Names of a detector's inputs, in errors."""
+
+_INPUTS = {"z": FEATURES, "logits": LOGITS}
+"""The inputs by the parameters of `_rows` that stand for them."""
 
 _ROWS, _CHUNK = 4096, 1 << 21
 """Rows that are computed at once, and their numbers, 16 MiB: BLAS runs at full speed, and few copies are at hand."""
@@ -69,6 +73,15 @@ def at_least(least: float, words: str = "") -> Range:
 
 
 POSITIVE = Range("above 0", lambda value: 0 < value < math.inf)
+SHARE = Range("0 to 1", lambda value: 0 <= value <= 1)
+BELOW_ONE = Range("0 to below 1", lambda value: 0 <= value < 1)
+BETWEEN = Range("above 0, below 1", lambda value: 0 < value < 1)
+SWITCH = Range("0 or 1", lambda value: value in (0, 1))
+
+
+def setting(default: Any, *others: float, allowed: str) -> Any:
+    """Declare a hyperparameter of a `RowDetector`: default, the others that a search tries, and `Detector.ranges`."""
+    return dataclasses.field(default=default, metadata={"search": (default, *others), "allowed": allowed})
 
 
 class Detector(abc.ABC):
@@ -135,7 +148,7 @@ class Detector(abc.ABC):
         """Fit a class that overrides `fit` on training rows, unless it or a class of its author says otherwise."""
         super().__init_subclass__(**kwargs)
         declaring = next(kind for kind in cls.__mro__ if "fits_on" in vars(kind))
-        if "fit" in vars(cls) and declaring is not cls and declaring.__module__ == __name__:
+        if {"fit", "_learn"} & vars(cls).keys() and declaring is not cls and declaring.__module__ == __name__:
             cls.fits_on = "train"
 
     def fit(self, features: Any, head: Any = None) -> Self:
@@ -207,18 +220,38 @@ class Detector(abc.ABC):
         return kept
 
 
+@dataclass_transform(field_specifiers=(setting,))
 class RowDetector(Detector):
-    """A detector that is a function of a row's penultimate features, its logits, or both (`inputs`), in float64.
+    """A detector that is a function of a row's penultimate features `z`, its `logits`, or both, in float64.
 
-    Its rows are checked, and scored `at_once`, some thousands by default, so that memory does not grow with the split.
+    The parameters of `_rows` say which. Rows are checked, and scored `at_once`, some thousands by default, so that
+    memory does not grow with the split. What is learnt from rows is learnt in `_learn`. A detector that `reads_head`
+    has the last layer's weights `matrix` (C, D) and `bias` (C,) in float64. Hyperparameters are fields of a dataclass,
+    which a `setting` makes of the class.
     """
 
     fits_on: ClassVar[Fit] = "none"
-    inputs: ClassVar[tuple[str, ...]] = (LOGITS,)
+    inputs: ClassVar[tuple[str, ...]] = ()
     at_once: ClassVar[int | None] = None
-    _rows: Callable[..., Scores]
+    matrix: Doubles
+    bias: Doubles
+    _rows: ClassVar[Callable[..., Scores]]
     """Maps float64 inputs of m rows to m scores."""
+    _classes: ClassVar[Callable[..., Integers] | None] = None
+    """Maps them to predicted classes, if these are not the model's."""
     _widths: Mapping[str, int] | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take what it reads from its functions of rows, and what is searched and allowed from its settings."""
+        super().__init_subclass__(**kwargs)
+        of_rows = vars(cls).get("_rows_together", vars(cls).get("_rows"))
+        if of_rows is not None and "inputs" not in vars(cls):
+            cls.inputs = tuple(_INPUTS[name] for name in inspect.signature(of_rows).parameters if name in _INPUTS)
+        if any(isinstance(value, dataclasses.Field) for value in vars(cls).values()):
+            made: Any = dataclasses.dataclass(cls)
+            settings = [of for of in dataclasses.fields(made) if of.metadata]
+            cls.search = {of.name: of.metadata["search"] for of in settings if len(of.metadata["search"]) > 1}
+            cls.ranges = {of.name: of.metadata["allowed"] for of in settings}
 
     def fit(self, features: Features | None = None, head: Head | None = None) -> Self:
         """See `Detector.fit`."""
@@ -230,6 +263,7 @@ class RowDetector(Detector):
                     f"{self.name} reads the model's last layer, found none. Give the head to fit, or leave it out for "
                     "a model whose logits are no linear layer's."
                 )
+            self._read_head(head)
             self._widths = {LOGITS: head.weight.shape[0], FEATURES: head.weight.shape[1]}
         if self.fits_on != "none":
             if features is None:
@@ -240,7 +274,7 @@ class RowDetector(Detector):
             require_labels(features, self.name)
             for name, values in self._read(features, self.inputs).items():
                 require_finite(name, values, features.ids)
-        self._learn(features, head)
+            self._learn(features)
         return self
 
     def _require_in_range(self) -> None:
@@ -252,12 +286,22 @@ class RowDetector(Detector):
             if not in_range and not (value is None and defaults[name].default is None):
                 raise EvaluationError(f"{name} of {self.name} must be {allowed}, found {value!r}; give another.")
 
-    def _learn(self, features: Any, head: Any) -> None:
-        """Learn from labelled rows of the head's width; None stands for rows or a head that it does not read."""
+    def _read_head(self, head: Head) -> None:
+        """Take the last layer of the model."""
+        self.matrix, self.bias = head.weight.astype(np.float64), head.bias.astype(np.float64)
+
+    def _learn(self, features: Features) -> None:
+        """Learn from labelled rows of the head's width."""
 
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
         return self._score_rows(self._rows, features)
+
+    def predict(self, features: Features) -> Integers:
+        """See `Detector.predict`."""
+        if self._classes is None:
+            return super().predict(features)
+        return self._score_rows(self._classes, features).astype(np.int64)
 
     def _require_fitted(self) -> None:
         if self._widths is None and (self.reads_head or self.fits_on != "none"):
@@ -285,6 +329,9 @@ class RowDetector(Detector):
 class Together(RowDetector):
     """A detector whose instances share most of their work when they score together."""
 
+    _rows_together: ClassVar[Callable[..., Doubles]]
+    """Maps several detectors and float64 inputs of m rows to scores, shape (m, detectors)."""
+
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
         return self.score_together([self], features)[0]
@@ -294,10 +341,6 @@ class Together(RowDetector):
         """Score with several detectors of one class, fitted on the same rows, in little more than the time of one."""
         function = partial(detectors[0]._rows_together, detectors)
         return list(detectors[0]._score_rows(function, features, (len(detectors),)).T)
-
-    @abc.abstractmethod
-    def _rows_together(self, detectors: Sequence[Any], *inputs: Doubles) -> Doubles:
-        """Map float64 inputs of m rows to their scores by several detectors, shape (m, detectors)."""
 
 
 def dots(first: Doubles, second: Doubles) -> Doubles:
@@ -406,9 +449,10 @@ def require_rows_of_each_class(labels: Integers, classes: int, least: int, detec
         )
 
 
-def layer(head: Head) -> tuple[Doubles, Doubles]:
-    """Return weight, shape (C, D), and bias, shape (C,), of the last layer as float64."""
-    return head.weight.astype(np.float64), head.bias.astype(np.float64)
+def unit(values: Doubles) -> Doubles:
+    """Divide vectors, along the last axis, by their Euclidean length; those of zeros stay."""
+    lengths = np.linalg.norm(values, axis=-1, keepdims=True)
+    return values / np.where(lengths > 0, lengths, 1.0)
 
 
 def predicted(features: Features) -> Integers:

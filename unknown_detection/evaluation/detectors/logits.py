@@ -11,9 +11,7 @@ that rows lose their order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -34,9 +32,10 @@ from unknown_detection.evaluation.detectors.base import (
     require_finite,
     require_labels,
     require_width,
+    setting,
 )
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats, Head
+from unknown_detection.evaluation.models.features import Features, Floats
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
 # is reached only if there is no optimum: all fitted rows right (towards 0), or worse than chance.
@@ -145,7 +144,6 @@ class MSP(RowDetector):
     _rows = staticmethod(msp)
 
 
-@dataclass
 class Temperature(RowDetector):
     """Maximum softmax probability after temperature scaling.
 
@@ -158,11 +156,10 @@ class Temperature(RowDetector):
     name, title, source = "temperature", "TempScale", "Guo et al. 2017, equation 9"
     compared = "pytorch-ood 0.4"
     fits_on = "validation"
-    ranges: ClassVar = {"temperature": POSITIVE}
 
-    temperature: float | None = None
+    temperature: float | None = setting(None, allowed=POSITIVE)
 
-    def _learn(self, features: Features, head: Head | None) -> None:
+    def _learn(self, features: Features) -> None:
         self.fitted = fit_temperature(features) if self.temperature is None else self.temperature
 
     def _rows(self, logits: Doubles) -> Scores:
@@ -184,7 +181,6 @@ class MaxLogit(RowDetector):
         return -logits[np.arange(len(logits)), logits.argmax(axis=1)]  # faster than `max`, as in `exponentials`
 
 
-@dataclass
 class Energy(RowDetector):
     """Free energy (EBO).
 
@@ -194,9 +190,8 @@ class Energy(RowDetector):
 
     name, title, source = "energy", "EBO", "Liu et al. 2020, equation 4"
     compared = "pytorch-ood 0.4"
-    ranges: ClassVar = {"temperature": POSITIVE}
 
-    temperature: float = 1.0
+    temperature: float = setting(1.0, allowed=POSITIVE)
 
     def _rows(self, logits: Doubles) -> Scores:
         return energy(logits, self.temperature)
@@ -264,7 +259,6 @@ class LogitNorm(RowDetector):
         return -np.sqrt(dots(logits, logits))
 
 
-@dataclass
 class GEN(Together):
     """Generalized entropy of the greatest softmax probabilities (GEN).
 
@@ -276,15 +270,12 @@ class GEN(Together):
 
     name, title, source = "gen", "GEN", "Liu et al. 2023, section 3"
     compared = "pytorch-ood 0.4"
-    search: ClassVar = {"gamma": (0.1, 0.01, 0.5, 1.0, 2.0, 5.0, 10.0), "largest": (100, 10, 50, 200, 500, 1000)}
-    ranges: ClassVar = {"gamma": POSITIVE, "largest": at_least(1)}
 
-    gamma: float = 0.1
-    largest: int = 100
+    gamma: float = setting(0.1, 0.01, 0.5, 1.0, 2.0, 5.0, 10.0, allowed=POSITIVE)
+    largest: int = setting(100, 10, 50, 200, 500, 1000, allowed=at_least(1))
 
-    def _rows_together(self, detectors: Sequence[GEN], *inputs: Doubles) -> Doubles:
+    def _rows_together(self, detectors: Sequence[GEN], logits: Doubles) -> Doubles:
         """Sort the probabilities once."""
-        (logits,) = inputs
         odds, top, total, _ = exponentials(logits)
         odds /= top[:, None]
         # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
@@ -317,7 +308,7 @@ class KLMatching(RowDetector):
     compared = "pytorch-ood 0.4"
     fits_on = "validation"
 
-    def _learn(self, features: Features, head: Head | None) -> None:
+    def _learn(self, features: Features) -> None:
         predictions, classes = predicted(features), features.logits.shape[1]
         sums = class_sums(features.logits, predictions, classes, partial(softmax, axis=1))
         counts = np.bincount(predictions, minlength=classes)

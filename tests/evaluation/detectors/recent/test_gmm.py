@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features
 from unknown_detection.evaluation.detectors import GMM
-from unknown_detection.evaluation.detectors.recent import gmm
+from unknown_detection.evaluation.detectors import mahalanobis as gmm
 from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=203, seed=1), toy_features(rows=20, seed=2, unknown=10)

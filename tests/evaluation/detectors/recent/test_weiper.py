@@ -41,7 +41,7 @@ def divergence(of_row, typical, width, added):
 def test_scores_are_divergences_less_the_mean_confidence(bins, smoothing, smoothing_logits, weights):
     detector = WeiPer(*weights, repeats=3, bins=bins, smoothing=smoothing, smoothing_logits=smoothing_logits, seed=5)
     detector.fit(FITTED, HEAD)
-    layers = detector.weight.reshape(3, CLASSES, -1)
+    layers = detector.matrix.reshape(3, CLASSES, -1)
     for layer in layers:
         lengths = np.linalg.norm(layer - HEAD.weight, axis=1) / np.linalg.norm(HEAD.weight, axis=1)
         np.testing.assert_allclose(lengths, 1.8, rtol=1e-6)

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
 from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
+    BELOW_ONE,
     Doubles,
-    Range,
     Together,
     at_least,
     chunks,
     draw_rows,
-    layer,
     pieces,
+    setting,
+    unit,
 )
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import make_bank, search_bank
-from unknown_detection.evaluation.detectors.neighbors import top_means, unit
+from unknown_detection.evaluation.detectors.neighbors import top_means
 from unknown_detection.evaluation.detectors.shaping import scale
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.models.features import Features
 
 _NEAREST = 10
 """Nearest fitted rows whose similarity is averaged, in the authors' code."""
 
 
-@dataclass
 class ActSub(Together):
     """Energy of the decisive part of the features times the nearness of the rest to fitted rows (ActSub).
 
@@ -52,24 +49,15 @@ class ActSub(Together):
     name, title, source = "actsub", "ActSub", "Zöngür et al. 2025, equation 10"
     compared = "the authors' code (5b058e7)"
     cost = "search"
-    fits_on = "train"
     reads_head = True
-    inputs = (FEATURES,)
     at_once = 4096
-    search: ClassVar = {"pruned": (0.95, 0.85, 0.9, 0.925, 0.975), "weight": (2.0, 0.5, 1.0, 1.5)}
-    ranges: ClassVar = {
-        "pruned": Range("0 to below 1", lambda value: 0 <= value < 1),
-        "weight": at_least(0),
-        "rows": at_least(_NEAREST),
-    }
 
-    pruned: float = 0.95
-    weight: float = 2.0
-    rows: int = 50_000
+    pruned: float = setting(0.95, 0.85, 0.9, 0.925, 0.975, allowed=BELOW_ONE)
+    weight: float = setting(2.0, 0.5, 1.0, 1.5, allowed=at_least(0))
+    rows: int = setting(50_000, allowed=at_least(_NEAREST))
     seed: int = 0
 
-    def _learn(self, features: Features, head: Head) -> None:
-        self.matrix, self.bias = layer(head)
+    def _learn(self, features: Features) -> None:
         directions = np.linalg.svd(self.matrix)[2].T
         decisive, rest = np.zeros(min(self.matrix.shape) + 1), np.zeros(min(self.matrix.shape) + 1)
         for _, z in pieces(features.penultimate):
@@ -85,9 +73,8 @@ class ActSub(Together):
             fitted[rows] = features.penultimate[places[rows]] @ self.rest
         self.bank = make_bank(fitted)
 
-    def _rows_together(self, detectors: Sequence[Any], *inputs: Doubles) -> Doubles:
+    def _rows_together(self, detectors: Sequence[ActSub], z: Doubles) -> Doubles:
         """Search the nearest fitted rows once."""
-        (z,) = inputs
         others, count = unit(z @ self.rest), min(_NEAREST, len(self.bank))
         cosines = search_bank(
             others, self.bank, count, lambda rows, top: top_means(others[rows], self.bank, [count], top)

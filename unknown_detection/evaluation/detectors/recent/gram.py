@@ -84,8 +84,6 @@ class Gram(ImageDetector):
 
     name, title, source = "gram", "Gram", "Sastry and Oore 2020, section 3"
     compared = "pytorch-ood 0.4"
-    fits_on = "train"
-    inputs = (LOGITS,)
     image_pass = ImagePass(
         "gram", run_for_gram, random=False, check=lambda model: require_blocks(model.layers.blocks, Gram.name)
     )
@@ -94,12 +92,12 @@ class Gram(ImageDetector):
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         names = [f"block {number + 1}" for number in range(len(features.passed))]
-        return {**{f"gram matrices of {name}": features.passed[name] for name in names}, LOGITS: features.logits}
+        return {LOGITS: features.logits, **{f"gram matrices of {name}": features.passed[name] for name in names}}
 
-    def _learn(self, features: Features, head: Any) -> None:
+    def _learn(self, features: Features) -> None:
         require_rows_of_each_class(features.labels, features.logits.shape[1], 1, self.name)
         left_out = _tenth_of_each_class(features, self.seed)
-        *blocks, _ = self._inputs(features).values()
+        _, *blocks = self._inputs(features).values()
         kept = np.flatnonzero(~left_out)
         kept = kept[np.argsort(features.labels[kept], kind="stable")]
         starts = np.searchsorted(features.labels[kept], np.arange(features.logits.shape[1]))
@@ -118,8 +116,7 @@ class Gram(ImageDetector):
         below = np.maximum(low - values, 0.0) / np.abs(low + _SMALL)
         return (below + np.maximum(values - high, 0.0) / np.abs(high + _SMALL)).sum(axis=1)
 
-    def _rows(self, *inputs: Doubles) -> Scores:
-        *blocks, logits = inputs
+    def _rows(self, logits: Doubles, *blocks: Doubles) -> Scores:
         classes = logits.argmax(axis=1)
         parts = [self._deviations(b, values, classes) / self.expected[b] for b, values in enumerate(blocks)]
         return np.sum(parts, axis=0)
