@@ -72,9 +72,3 @@ def test_smoothing_is_the_authors_convolution(width):
     torch.nn.init.constant_(kernel.weight, 1 / width)
     expected = kernel(torch.from_numpy(of_row)[None, None]).detach().numpy()[0, 0]
     np.testing.assert_allclose(smoothed(of_row, width), expected, rtol=1e-12)
-
-
-def test_rows_to_fit_on_are_drawn_by_their_ids():
-    order = np.random.default_rng(0).permutation(len(FITTED))
-    one, other = (WeiPer(rows=30).fit(rows, HEAD).score(TESTED) for rows in (FITTED, FITTED.take(order)))
-    np.testing.assert_allclose(one, other, rtol=1e-10)
