@@ -406,8 +406,9 @@ def score_in_chunks(
     inputs are matrices of n rows, by their description for errors.
     """
     scores = np.empty((len(ids), *columns))
-    # An overflow is either intended (a probability of 1) or caught by the check of the scores below.
-    with np.errstate(over="ignore", invalid="ignore"):
+    # An overflow is either intended (a probability of 1) or caught by the check of the scores below, as a division by
+    # zero is: that of a row at the mean, or of a row of zeros.
+    with np.errstate(all="ignore"):
         for rows in chunks(len(ids), sum(values.shape[1] for values in inputs.values()), at_once):
             for name, values in inputs.items():
                 require_finite(name, values[rows], ids[rows])
@@ -489,20 +490,14 @@ def mean_features(features: Features) -> Doubles:
 def class_means(
     values: Floats, labels: Integers, classes: int, of: Callable[[Doubles], Doubles] = lambda chunk: chunk
 ) -> Doubles:
-    """Return the mean of each class's rows after applying `of`, shape (C, D); of class -1 none, of others some."""
-    return class_sums(values, labels, classes, of) / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
-
-
-def class_sums(
-    values: Floats, labels: Integers, classes: int, of: Callable[[Doubles], Doubles] = lambda chunk: chunk
-) -> Doubles:
-    """Sum the rows (n, D) of each class to the shape (C, D), after applying `of`; label -1 does not count."""
+    """Return the mean of each class's rows after applying `of`, shape (C, D); -1 is no class, and of no rows NaN."""
     sums = np.zeros((classes, values.shape[1]))
     for rows, chunk in pieces(values):
         counted = np.flatnonzero(labels[rows] >= 0)
         places = (labels[rows][counted], counted)
         sums += sparse.csr_array((np.ones(len(counted)), places), (classes, len(chunk))) @ of(chunk)
-    return sums
+    counts = np.bincount(labels[labels >= 0], minlength=classes)[:, None]
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
 def draw_rows(ids: npt.NDArray[np.str_], count: int, seed: int) -> Integers:

@@ -25,7 +25,7 @@ from unknown_detection.evaluation.detectors.base import (
     Together,
     at_least,
     chunks,
-    class_sums,
+    class_means,
     dots,
     pieces,
     predicted,
@@ -309,11 +309,9 @@ class KLMatching(RowDetector):
     fits_on = "validation"
 
     def _learn(self, features: Features) -> None:
-        predictions, classes = predicted(features), features.logits.shape[1]
-        sums = class_sums(features.logits, predictions, classes, partial(softmax, axis=1))
-        counts = np.bincount(predictions, minlength=classes)
-        means = sums[counts > 0] / counts[counts > 0, None]
-        self.typical = np.log(np.maximum(means, np.finfo(float).tiny))
+        classes = features.logits.shape[1]
+        means = class_means(features.logits, predicted(features), classes, partial(softmax, axis=1))
+        self.typical = np.log(np.maximum(means[~np.isnan(means[:, 0])], np.finfo(float).tiny))
 
     def _rows(self, logits: Doubles) -> Scores:
         logarithms = log_softmax(logits, axis=1)

@@ -37,6 +37,9 @@ _PRODUCTS = 1 << 23
 _BANK_ROWS = 2048
 """Rows of the bank that are multiplied at once: they stay in a core's cache."""
 
+_PAIRS = 64
+"""Pairs of vectors that are compared in float64 at once: they stay in a core's cache."""
+
 _LEAST_ROWS = 128
 """Rows for which the bank is read once, whatever its size: fewer would wait for memory."""
 
@@ -144,6 +147,19 @@ class TopProducts:
         middle = self.products[:, count - 1, None]
         first = (self.products > middle + 2 * self.error).sum(axis=1)
         return first, (self.products >= middle - 2 * self.error).sum(axis=1)
+
+    def exact(
+        self, first: Integers, end: Integers, of: Callable[[Integers, Integers], Doubles], nothing: float
+    ) -> Doubles:
+        """Compute `of` rows and of rows of the bank, at the places from first to end; `nothing` behind these."""
+        sizes = end - first
+        row, place = np.nonzero(np.arange(sizes.max(initial=1)) < sizes[:, None])
+        candidates = self.index[row, first[row] + place]
+        values = np.full((len(sizes), sizes.max(initial=1)), nothing)
+        for start in range(0, len(row), _PAIRS):
+            pairs = slice(start, start + _PAIRS)
+            values[row[pairs], place[pairs]] = of(row[pairs], candidates[pairs])
+        return values
 
 
 def search_bank(z: Doubles, bank: Bank, count: int, decide: Callable[[slice, TopProducts], Doubles]) -> Doubles:

@@ -16,6 +16,7 @@ from unknown_detection.evaluation.detectors.base import (
     POSITIVE,
     SHARE,
     Doubles,
+    Integers,
     Together,
     chunks,
     dots,
@@ -43,9 +44,6 @@ _BANK_ROWS = 1024
 
 _AT_ONCE = 4096
 """Rows that are compared at once: the more, the less often the bank is read."""
-
-_PAIRS = 64
-"""Pairs of rows that are compared in float64 at once: they stay in a core's cache."""
 
 _TO_ALL = "1 to the number of rows fitted on"
 
@@ -96,19 +94,16 @@ class KNN(_Nearest):
 
     def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
         """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
+
+        def apart(rows: Integers, some: Integers) -> Doubles:
+            # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
+            return np.linalg.norm(z[rows] - self.bank.directions(some), axis=1)
+
         distances = np.empty((len(z), len(counts)))
         for column, count in enumerate(counts):
-            first, end = top.around(count)  # the candidates of each row
-            sizes = end - first
-            starts = np.cumsum(sizes) - sizes
-            row = np.repeat(np.arange(len(z)), sizes)
-            candidates = top.index[row, np.arange(len(row)) - starts[row] + first[row]]
-            of_pairs = np.empty(len(row))
-            for start in range(0, len(row), _PAIRS):
-                pairs = slice(start, start + _PAIRS)
-                # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
-                of_pairs[pairs] = np.linalg.norm(z[row[pairs]] - self.bank.directions(candidates[pairs]), axis=1)
-            distances[:, column] = of_pairs[np.lexsort((of_pairs, row))][starts + count - 1 - first]
+            first, end = top.around(count)
+            near = np.sort(top.exact(first, end, apart, np.inf), axis=1)
+            distances[:, column] = near[np.arange(len(z)), count - 1 - first]
         return distances
 
 
@@ -176,16 +171,12 @@ class NNGuide(_Nearest):
 
 def top_means(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Doubles:
     """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
-    most = max(counts)
-    _, end = top.around(most)
-    row, place = np.nonzero(np.arange(end.max(initial=most)) < end[:, None])
-    candidates = top.index[row, place]
-    products = np.full((len(z), end.max(initial=most)), -np.inf)
-    for start in range(0, len(row), _PAIRS):
-        pairs = slice(start, start + _PAIRS)
-        products[row[pairs], place[pairs]] = dots(z[row[pairs]], bank.directions(candidates[pairs]))
-    products[row, place] *= bank.weights[candidates]
-    descending = -np.sort(-products, axis=1)
+
+    def products(rows: Integers, some: Integers) -> Doubles:
+        return dots(z[rows], bank.directions(some)) * bank.weights[some]
+
+    _, end = top.around(max(counts))
+    descending = -np.sort(-top.exact(np.zeros_like(end), end, products, -np.inf), axis=1)
     return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
 
 

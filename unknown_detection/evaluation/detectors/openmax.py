@@ -111,8 +111,7 @@ class OpenMax(RowDetector):
         rank_weights = self.rank_weight or np.arange(self._alpha, 0, -1) / self._alpha
         weights = self.euclidean_weight, self.cosine_weight
         distances = _distances(logits[:, None, :], self.means[greatest], *weights)
-        with np.errstate(over="ignore"):  # far from the mean, where it is 1
-            outlying = -np.expm1(-np.exp(self.tails.log_hazard(distances, greatest)))
+        outlying = -np.expm1(-np.exp(self.tails.log_hazard(distances, greatest)))  # far from the mean it is 1
         moved = logits[rows, greatest] * outlying * rank_weights
         revised = logits.copy()
         revised[rows, greatest] -= moved

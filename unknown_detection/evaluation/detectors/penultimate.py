@@ -16,7 +16,6 @@ from unknown_detection.evaluation.detectors.base import (
     Scores,
     at_least,
     class_means,
-    class_sums,
     dots,
     labels_to_fit,
     mean_features,
@@ -106,8 +105,7 @@ class FDBD(RowDetector):
         relative = dots(margins, self.inverse[place])
         centred = z - self.origin
         deviation = np.sqrt(dots(centred, centred))
-        with np.errstate(divide="ignore"):  # a row at the origin is refused by the check of all scores
-            return -relative / (deviation * (len(self.bias) - 1))
+        return -relative / (deviation * (len(self.bias) - 1))
 
 
 class NCI(RowDetector):
@@ -132,9 +130,7 @@ class NCI(RowDetector):
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
         centred = z - self.mean
-        lengths = np.sqrt(dots(centred, centred))
-        with np.errstate(divide="ignore", invalid="ignore"):  # a row at the mean is refused by the check of scores
-            nearness = dots(self.matrix[logits.argmax(axis=1)], centred) / lengths
+        nearness = dots(self.matrix[logits.argmax(axis=1)], centred) / np.sqrt(dots(centred, centred))
         return -nearness - self.alpha * np.abs(z).sum(axis=1)
 
 
@@ -152,16 +148,14 @@ class CARef(RowDetector):
     compared = "the authors' code (121f74b)"
 
     def _learn(self, features: Features) -> None:
-        predictions, classes = predicted(features), features.logits.shape[1]
+        classes = features.logits.shape[1]
         require_rows_of_each_class(features.labels, classes, 1, self.name)
-        counts = np.bincount(predictions, minlength=classes)
-        self.means = class_sums(features.penultimate, predictions, classes) / np.maximum(counts, 1)[:, None]
-        if (never := counts == 0).any():
+        self.means = class_means(features.penultimate, predicted(features), classes)
+        if (never := np.isnan(self.means[:, 0])).any():
             self.means[never] = class_means(features.penultimate, features.labels, classes)[never]
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
-        with np.errstate(divide="ignore", invalid="ignore"):  # a row of zeros is refused by the check of all scores
-            return np.abs(z - self.means[logits.argmax(axis=1)]).sum(axis=1) / np.abs(z).sum(axis=1)
+        return np.abs(z - self.means[logits.argmax(axis=1)]).sum(axis=1) / np.abs(z).sum(axis=1)
 
 
 class CADRef(CARef):
@@ -186,5 +180,4 @@ class CADRef(CARef):
         predictions = logits.argmax(axis=1)
         along = (z - self.means[predictions]) * self.signs[predictions]
         positive, negative = np.maximum(along, 0.0).sum(axis=1), np.maximum(-along, 0.0).sum(axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return (positive / -energy(logits) + negative / self.mean_energy) / np.abs(z).sum(axis=1)
+        return (positive / -energy(logits) + negative / self.mean_energy) / np.abs(z).sum(axis=1)

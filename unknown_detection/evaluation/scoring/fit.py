@@ -137,9 +137,13 @@ class Rows(NamedTuple):
     name: str
     half: Mask | None = None
 
+    def mask(self, features: Features) -> Mask:
+        """Return which rows of a split's features they are; some splits mix in-distribution and unknown rows."""
+        return features.labels >= 0 if self.half is None else self.half & (features.labels >= 0)
+
     def take(self, features: Features) -> Features:
-        """Select these rows among a split's features; some splits mix in-distribution and unknown rows."""
-        mask = features.labels >= 0 if self.half is None else self.half & (features.labels >= 0)
+        """Select these rows among a split's features."""
+        mask = self.mask(features)
         return features if mask.all() else features.take(mask)
 
 

@@ -79,8 +79,7 @@ class ActSub(Together):
         cosines = search_bank(
             others, self.bank, count, lambda rows, top: top_means(others[rows], self.bank, [count], top)
         )
-        with np.errstate(divide="ignore"):  # of a fitted row's nine copies; refused by the check of all scores
-            nearness = np.maximum(-np.log(1 - np.minimum(cosines[:, 0], 1.0)), 0.0)
+        nearness = np.maximum(-np.log(1 - np.minimum(cosines[:, 0], 1.0)), 0.0)
         inside = z @ self.decisive @ self.decisive.T
         most = 1 - 1 / z.shape[1]
         energies = [energy(scale(inside, min(one.pruned, most)) @ self.matrix.T + self.bias) for one in detectors]
