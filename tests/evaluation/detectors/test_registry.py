@@ -9,7 +9,7 @@ import pytest
 from tests.evaluation.detectors.toy import toy_features, toy_head
 from tests.sentences import stops
 from unknown_detection.evaluation import detectors
-from unknown_detection.evaluation.detectors import DETECTORS, base, neighbors, table
+from unknown_detection.evaluation.detectors import DETECTORS, arrays, neighbors, table
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.errors import EvaluationError
 
@@ -90,7 +90,7 @@ def test_scores_do_not_depend_on_the_rows_beside_them(scored):
 
 def test_scores_do_not_depend_on_the_pieces_they_are_computed_in(scored, monkeypatch):
     detector, scores = scored
-    monkeypatch.setattr(base, "_CHUNK", 500)
+    monkeypatch.setattr(arrays, "_CHUNK", 500)
     monkeypatch.setattr(neighbors, "_BANK_ROWS", 33)
     assert_close(detector.score(TESTED), scores)
 
@@ -98,7 +98,7 @@ def test_scores_do_not_depend_on_the_pieces_they_are_computed_in(scored, monkeyp
 @pytest.mark.parametrize("name", FITTED_ON_ROWS)
 def test_fits_do_not_depend_on_the_pieces_they_are_computed_in(name, monkeypatch):
     expected = make(name).score(TESTED)
-    monkeypatch.setattr(base, "_CHUNK", 500)
+    monkeypatch.setattr(arrays, "_CHUNK", 500)
     monkeypatch.setattr(neighbors, "_BANK_ROWS", 33)
     np.testing.assert_allclose(make(name).score(TESTED), expected, rtol=1e-8)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import array_shapes, arrays
+from hypothesis.extra import numpy as made
 
 from tests.evaluation.detectors.toy import (
     CLASSES,
@@ -19,7 +19,7 @@ from tests.evaluation.detectors.toy import (
     energies,
     toy_features,
 )
-from unknown_detection.evaluation.detectors import ASH, DICE, RAS, SCALE, VRA, ReAct, base, shaping
+from unknown_detection.evaluation.detectors import ASH, DICE, RAS, SCALE, VRA, ReAct, arrays, shaping
 
 
 @pytest.mark.parametrize("quantile", [0.0, 0.3, 0.85, 0.9, 0.99])
@@ -30,7 +30,7 @@ def test_react_clips_at_the_quantile_of_all_fitted_activations(quantile):
 
 
 matrices = st.sampled_from(["f2", "f4", "f8"]).flatmap(
-    lambda kind: arrays(kind, array_shapes(min_dims=2, max_dims=2), elements=st.floats(-1e3, 1e3, width=16))
+    lambda kind: made.arrays(kind, made.array_shapes(min_dims=2, max_dims=2), elements=st.floats(-1e3, 1e3, width=16))
 )
 
 
@@ -42,7 +42,7 @@ def test_quantiles_are_numpys(values, quantile):
 
 
 def test_react_s_threshold_takes_no_copy_of_the_fitted_features(monkeypatch):
-    monkeypatch.setattr(base, "_CHUNK", 1 << 16)
+    monkeypatch.setattr(arrays, "_CHUNK", 1 << 16)
     fitted = toy_features(rows=200_000)
     tracemalloc.start()
     try:
@@ -104,7 +104,7 @@ def test_ash_scores_are_energies_of_the_shaped_features():
 
 @pytest.mark.parametrize(("lower", "upper"), [(0.6, 0.9), (0.0, 0.5), (0.25, 0.25), (0.0, 1.0)])
 def test_low_activations_become_zero_and_high_ones_the_threshold(lower, upper, monkeypatch):
-    monkeypatch.setattr(base, "_CHUNK", 1000)  # five features at a time
+    monkeypatch.setattr(arrays, "_CHUNK", 1000)  # five features at a time
     least, most = np.quantile(FITTED.penultimate.astype(float), (lower, upper), axis=0)
     shaped = [
         [0.0 if x < low else high if x > high else x for x, low, high in zip(z, least, most, strict=True)]

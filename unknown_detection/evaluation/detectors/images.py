@@ -17,22 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import (
-    POSITIVE,
-    Detector,
-    Doubles,
-    Integers,
-    RowDetector,
-    Scores,
-    at_least,
-    dots,
-    require_blocks,
-    setting,
-    unit,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import Detector, RowDetector, Scores, setting
 from unknown_detection.evaluation.detectors.logits import energy, log_mean_softmax, msp, mutual_information
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats, Integers
 from unknown_detection.evaluation.models.layers import channels_last
 from unknown_detection.evaluation.models.models import Model
 from unknown_detection.precision import exact_float32
@@ -168,11 +157,11 @@ def mean_cosine(features: Doubles) -> Scores:
 
     Formula: m_in = 2 / (V (V - 1)) sum_{i < j} cos(z_i, z_j), in [-1, 1]; the similarity to a zero vector is 0.
     """
-    views, units = len(features), unit(features)
+    views, units = len(features), arrays.unit(features)
     # The squared sum of unit vectors has every pair twice, and each vector with itself once.
     squares = np.einsum("vnd,vnd->n", units, units)
     total = units.sum(axis=0)
-    return (dots(total, total) - squares) / (views * (views - 1))
+    return (arrays.dots(total, total) - squares) / (views * (views - 1))
 
 
 def row_seed(seed: int, purpose: str, id_: str) -> int:
@@ -185,7 +174,7 @@ def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed:
     """Return the mean logits of a model whose last, and then second to last, block lacks its part of rank one."""
     import torch
 
-    require_blocks(model.layers.blocks, RankFeat.name)
+    arrays.require_blocks(model.layers.blocks, RankFeat.name)
     images = images.to(model.device)
     passes = []
     with exact_float32(), torch.inference_mode():
@@ -274,10 +263,10 @@ class ODIN(ImageDetector):
     )
 
     # The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer paper.
-    temperature: float = setting(1000.0, 1.0, 10.0, 100.0, allowed=POSITIVE)
+    temperature: float = setting(1000.0, 1.0, 10.0, 100.0, allowed=ranges.POSITIVE)
     epsilon: float = setting(
         *(0.0014, 0.0, 0.0005, 0.001, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1, 0.2),
-        allowed=at_least(0, "0 or more, in pixel values of [0, 1]"),
+        allowed=ranges.at_least(0, "0 or more, in pixel values of [0, 1]"),
     )
 
     def _rows(self, logits: Doubles) -> Scores:
@@ -309,7 +298,7 @@ class MCDropout(ImageDetector):
     compared = "pytorch-ood 0.4"
     image_pass = ImagePass("dropout", run_with_dropout, ("samples",), predicts=True, check=require_dropout)
 
-    samples: int = setting(50, allowed=at_least(2))
+    samples: int = setting(50, allowed=ranges.at_least(2))
 
     def _rows(self, values: Doubles) -> Scores:
         return msp(values)
@@ -342,7 +331,7 @@ class CADet(ImageDetector):
     image_pass = ImagePass("crops", run_on_crops, ("views",))
     column = "similarity"
 
-    views: int = setting(5, allowed=at_least(2))
+    views: int = setting(5, allowed=ranges.at_least(2))
 
     def _rows(self, values: Doubles) -> Scores:
         return -values[:, 0]

@@ -7,23 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import (
-    LOGITS,
-    SHARE,
-    Doubles,
-    Range,
-    RowDetector,
-    Scores,
-    at_least,
-    draw_rows,
-    labels_if_correct,
-    require_blocks,
-    require_finite,
-    require_width,
-    setting,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import LOGITS, RowDetector, Scores, setting
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats
 
 
 class OODL(RowDetector):
@@ -47,19 +34,19 @@ class OODL(RowDetector):
     cost = "search"
     requires = ("sklearn",)
 
-    depth: float = setting(0.0, 0.25, 0.5, 0.75, 1.0, allowed=SHARE)
-    nu: float = setting(0.001, 0.01, 0.1, allowed=Range("above 0, up to 1", lambda value: 0 < value <= 1))
-    rows: int = setting(10_000, allowed=at_least(2))
+    depth: float = setting(0.0, 0.25, 0.5, 0.75, 1.0, allowed=ranges.SHARE)
+    nu: float = setting(0.001, 0.01, 0.1, allowed=ranges.Range("above 0, up to 1", lambda value: 0 < value <= 1))
+    rows: int = setting(10_000, allowed=ranges.at_least(2))
     seed: int = 0
 
     def _learn(self, features: Features) -> None:
         from sklearn.svm import OneClassSVM  # optional, and slow to import
 
-        require_blocks(features.blocks, self.name)
+        arrays.require_blocks(features.blocks, self.name)
         self.block = round(self.depth * (len(features.blocks) - 1))
         ((name, values),) = self._inputs(features).items()
-        require_finite(name, values, features.ids)
-        fitted = values[draw_rows(features.ids, int(self.rows), self.seed)].astype(np.float64)
+        arrays.require_finite(name, values, features.ids)
+        fitted = values[arrays.draw_rows(features.ids, int(self.rows), self.seed)].astype(np.float64)
         self.mean, deviation = fitted.mean(axis=0), fitted.std(axis=0)
         self.scale = np.where(deviation > 0, deviation, 1.0)
         standard = (fitted - self.mean) / self.scale
@@ -81,7 +68,7 @@ class OODL(RowDetector):
         return {f"features of block {self.block + 1}": features.blocks[self.block]}
 
     def _rows(self, values: Doubles) -> Scores:
-        require_width(f"features of block {self.block + 1}", values, len(self.mean))
+        arrays.require_width(f"features of block {self.block + 1}", values, len(self.mean))
         standard = (values - self.mean) / self.scale
         squares = (standard**2).sum(axis=1)[:, None] + (self.vectors**2).sum(axis=1)
         squares -= 2 * (standard @ self.vectors.T)
@@ -109,13 +96,13 @@ class ScoreMixture(RowDetector):
     chosen_by = "errors"
     requires = ("sklearn",)
 
-    components: int = setting(10, 1, 2, 5, 20, allowed=at_least(1))
+    components: int = setting(10, 1, 2, 5, 20, allowed=ranges.at_least(1))
     seed: int = 0
 
     def _learn(self, features: Features) -> None:
         components, bases = int(self.components), self.base_methods
         (scores,) = self._inputs(features).values()
-        scores = scores[labels_if_correct(features) >= 0]
+        scores = scores[arrays.labels_if_correct(features) >= 0]
         # A full covariance of k scores needs k + 1 rows.
         least = components * (len(bases) + 1)
         if len(scores) < least:

@@ -17,25 +17,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_softmax, logsumexp, softmax
 
-from unknown_detection.evaluation.detectors.base import (
-    POSITIVE,
-    Doubles,
-    RowDetector,
-    Scores,
-    Together,
-    at_least,
-    chunks,
-    class_means,
-    dots,
-    pieces,
-    predicted,
-    require_finite,
-    require_labels,
-    require_width,
-    setting,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, Together, setting
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
 # is reached only if there is no optimum: all fitted rows right (towards 0), or worse than chance.
@@ -123,10 +108,10 @@ def average(members: Sequence[Features]) -> Features:
                 f"{member.logits.shape} and {first.logits.shape}). Extract all models from one release, config and "
                 "split."
             )
-        require_finite("logits", member.logits, member.ids)
+        arrays.require_finite("logits", member.logits, member.ids)
     logits = tuple(member.logits for member in members)
     mean = np.empty(first.logits.shape)
-    for rows in chunks(len(first), len(members) * first.logits.shape[1]):
+    for rows in arrays.chunks(len(first), len(members) * first.logits.shape[1]):
         mean[rows] = log_mean_softmax(np.stack([member[rows] for member in logits]).astype(np.float64))
     return Features(first.ids, first.labels, mean, np.empty((len(first), 0)), (), members=logits)
 
@@ -157,7 +142,7 @@ class Temperature(RowDetector):
     compared = "pytorch-ood 0.4"
     fits_on = "validation"
 
-    temperature: float | None = setting(None, allowed=POSITIVE)
+    temperature: float | None = setting(None, allowed=ranges.POSITIVE)
 
     def _learn(self, features: Features) -> None:
         self.fitted = fit_temperature(features) if self.temperature is None else self.temperature
@@ -191,7 +176,7 @@ class Energy(RowDetector):
     name, title, source = "energy", "EBO", "Liu et al. 2020, equation 4"
     compared = "pytorch-ood 0.4"
 
-    temperature: float = setting(1.0, allowed=POSITIVE)
+    temperature: float = setting(1.0, allowed=ranges.POSITIVE)
 
     def _rows(self, logits: Doubles) -> Scores:
         return energy(logits, self.temperature)
@@ -211,7 +196,7 @@ class Entropy(RowDetector):
     def _rows(self, logits: Doubles) -> Scores:
         others, top, total, greatest = exponentials(logits)
         below = greatest[:, None] - logits
-        return np.log1p(total) + dots(others, below) / (top * (1 + total))
+        return np.log1p(total) + arrays.dots(others, below) / (top * (1 + total))
 
 
 class Margin(RowDetector):
@@ -242,7 +227,7 @@ class Doctor(RowDetector):
 
     def _rows(self, logits: Doubles) -> Scores:
         others, top, total, _ = exponentials(logits)
-        squares = dots(others, others) / top**2
+        squares = arrays.dots(others, others) / top**2
         return (2 * total + (total * total - squares)) / (1 + squares)
 
 
@@ -256,7 +241,7 @@ class LogitNorm(RowDetector):
     name, title, source = "logit_norm", "Logit norm", "Guille-Escuret et al. 2023, section 3"
 
     def _rows(self, logits: Doubles) -> Scores:
-        return -np.sqrt(dots(logits, logits))
+        return -np.sqrt(arrays.dots(logits, logits))
 
 
 class GEN(Together):
@@ -271,8 +256,8 @@ class GEN(Together):
     name, title, source = "gen", "GEN", "Liu et al. 2023, section 3"
     compared = "pytorch-ood 0.4"
 
-    gamma: float = setting(0.1, 0.01, 0.5, 1.0, 2.0, 5.0, 10.0, allowed=POSITIVE)
-    largest: int = setting(100, 10, 50, 200, 500, 1000, allowed=at_least(1))
+    gamma: float = setting(0.1, 0.01, 0.5, 1.0, 2.0, 5.0, 10.0, allowed=ranges.POSITIVE)
+    largest: int = setting(100, 10, 50, 200, 500, 1000, allowed=ranges.at_least(1))
 
     def _rows_together(self, detectors: Sequence[GEN], logits: Doubles) -> Doubles:
         """Sort the probabilities once."""
@@ -310,7 +295,7 @@ class KLMatching(RowDetector):
 
     def _learn(self, features: Features) -> None:
         classes = features.logits.shape[1]
-        means = class_means(features.logits, predicted(features), classes, partial(softmax, axis=1))
+        means = arrays.class_means(features.logits, arrays.predicted(features), classes, partial(softmax, axis=1))
         self.typical = np.log(np.maximum(means[~np.isnan(means[:, 0])], np.finfo(float).tiny))
 
     def _rows(self, logits: Doubles) -> Scores:
@@ -318,7 +303,7 @@ class KLMatching(RowDetector):
         probabilities = np.exp(logarithms)
         # A matrix product finds the class; the divergence from it is then computed without cancellation.
         nearest = self.typical[(probabilities @ self.typical.T).argmax(axis=1)]
-        return dots(probabilities, logarithms - nearest)
+        return arrays.dots(probabilities, logarithms - nearest)
 
 
 class MemberDetector(RowDetector):
@@ -333,7 +318,7 @@ class MemberDetector(RowDetector):
                 "models or run passes with dropout."
             )
         for member in features.members:
-            require_width("members' logits", member, features.members[0].shape[1])
+            arrays.require_width("members' logits", member, features.members[0].shape[1])
         return {f"logits of member {number}": member for number, member in enumerate(features.members, start=1)}
 
 
@@ -366,16 +351,16 @@ def fit_temperature(features: Features) -> float:
     l_y, changes sign at most once; the root is bracketed in log T. Without a root between 0.05 and 100, a bound is
     returned: the lower one if, for example, all rows are classified correctly.
     """
-    require_labels(features, "temperature")
+    arrays.require_labels(features, "temperature")
 
     def slope(log_temperature: float) -> float:
         total = 0.0
-        for rows, logits in pieces(features.logits):
+        for rows, logits in arrays.pieces(features.logits):
             # Differences to the label's logit are summed, because sums of large numbers would cancel.
             excess = logits - np.take_along_axis(logits, features.labels[rows, None], axis=1)
             scaled = excess / np.exp(log_temperature)
             weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-            total += float((dots(weights, excess) / weights.sum(axis=1)).sum())
+            total += float((arrays.dots(weights, excess) / weights.sum(axis=1)).sum())
         return total / len(features)
 
     cold, hot = float(np.log(_COLDEST)), float(np.log(_HOTTEST))

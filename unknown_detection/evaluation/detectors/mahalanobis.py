@@ -15,28 +15,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
-    LOGITS,
-    POSITIVE,
-    Doubles,
-    Integers,
-    RowDetector,
-    Scores,
-    at_least,
-    class_means,
-    dots,
-    pieces,
-    require_blocks,
-    require_finite,
-    require_rows_of_each_class,
-    require_width,
-    score_in_chunks,
-    setting,
-    unit,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import FEATURES, LOGITS, RowDetector, Scores, setting
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats, Integers
 
 _ROUNDINGS = 8
 """Allowed rounding error of each of D features, in units in the last place of its typical value.
@@ -69,8 +51,8 @@ class ClassGaussians:
         """Compute the squared Mahalanobis distance of values, shape (m, D), to the nearest class mean, shape (m,)."""
         # A matrix product finds the nearest mean; the distance to it is then computed without cancellation.
         white = whiten((values - self.centre) / self.scale, self.factor)
-        white -= self.means[(dots(self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)]
-        return dots(white, white)
+        white -= self.means[(arrays.dots(self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)]
+        return arrays.dots(white, white)
 
 
 def whiten(values: Doubles, factor: Doubles) -> Doubles:
@@ -92,13 +74,13 @@ def fit_class_gaussians(
     Journal of Multivariate Analysis 88, 2004, section 3.
     """
     count, width = values.shape
-    means = class_means(values, labels, classes, of)
+    means = arrays.class_means(values, labels, classes, of)
     covariance = np.zeros((width, width))
     fourth = 0.0
-    for rows, chunk in pieces(values):
+    for rows, chunk in arrays.pieces(values):
         residuals = of(chunk) - means[labels[rows]]
         covariance += residuals.T @ residuals
-        fourth += float((dots(residuals, residuals) ** 2).sum())
+        fourth += float((arrays.dots(residuals, residuals) ** 2).sum())
     covariance /= count
     if not np.trace(covariance) > 0:
         raise EvaluationError(
@@ -165,16 +147,16 @@ class _Distances(RowDetector):
         if self.layer in (FEATURES, LOGITS):
             yield from self._read(features, [self.layer]).items()
             return
-        require_blocks(features.blocks, self.name)
+        arrays.require_blocks(features.blocks, self.name)
         for number in range(1 if self.layer == "first block" else len(features.blocks)):
             yield f"features of block {number + 1}", features.blocks[number]
 
     def _learn(self, features: Features) -> None:
         classes = features.logits.shape[1]
-        require_rows_of_each_class(features.labels, classes, 2, self.name)
+        arrays.require_rows_of_each_class(features.labels, classes, 2, self.name)
         self.gaussians = []
         for name, values in self._layers(features):
-            require_finite(name, values, features.ids)
+            arrays.require_finite(name, values, features.ids)
             self.gaussians.append(fit_class_gaussians(name, values, features.labels, classes, self._map))
 
     def score(self, features: Features) -> Scores:
@@ -187,8 +169,8 @@ class _Distances(RowDetector):
             )
         total = np.zeros(len(features))
         for (name, values), fitted in zip(self._layers(features), self.gaussians, strict=True):
-            require_width(name, values, fitted.means.shape[1])
-            total += score_in_chunks(partial(self._distances, fitted), {name: values}, features.ids)
+            arrays.require_width(name, values, fitted.means.shape[1])
+            total += arrays.score_in_chunks(partial(self._distances, fitted), {name: values}, features.ids)
         return total / len(self.gaussians)
 
     def _map(self, values: Doubles) -> Doubles:
@@ -273,7 +255,7 @@ class MahalanobisPP(Mahalanobis):
     name, title, source = "mahalanobis_pp", "Mahalanobis++", "Müller and Hein 2025, section 4"
     compared = "the authors' code (53de550); scikit-learn"
 
-    _map = staticmethod(unit)
+    _map = staticmethod(arrays.unit)
 
 
 class RMDSPP(RMDS):
@@ -286,7 +268,7 @@ class RMDSPP(RMDS):
     name, title, source = "rmds_pp", "RMDS++", "Müller and Hein 2025, section 4"
     compared = MahalanobisPP.compared
 
-    _map = staticmethod(unit)
+    _map = staticmethod(arrays.unit)
 
 
 class MahalanobisRadial(Mahalanobis):
@@ -301,7 +283,7 @@ class MahalanobisRadial(Mahalanobis):
     name, title, source = "mahalanobis_radial", "Mahalanobis (radial)", "Janiak et al. 2025, the map phi_beta"
     compared = "scikit-learn"
 
-    beta: float = setting(1.0, 0.0, 0.25, 0.5, 0.75, 1.25, 1.5, 2.0, allowed=at_least(0))
+    beta: float = setting(1.0, 0.0, 0.25, 0.5, 0.75, 1.25, 1.5, 2.0, allowed=ranges.at_least(0))
 
     def _map(self, values: Doubles) -> Doubles:
         norms = np.linalg.norm(values, axis=1, keepdims=True)
@@ -320,11 +302,11 @@ class GMM(RowDetector):
     name, title, source = "gmm", "GMM", "pytorch-ood 2025 (no paper)"
     compared = "pytorch-ood 0.4"
 
-    regularization: float = setting(1e-6, 1e-4, 1e-2, 1.0, allowed=POSITIVE)
+    regularization: float = setting(1e-6, 1e-4, 1e-2, 1.0, allowed=ranges.POSITIVE)
 
     def _learn(self, features: Features) -> None:
         classes, width = features.logits.shape[1], features.penultimate.shape[1]
-        require_rows_of_each_class(features.labels, classes, 1, self.name)
+        arrays.require_rows_of_each_class(features.labels, classes, 1, self.name)
         if classes * width**2 * 8 > _MOST:
             raise EvaluationError(
                 f"gmm fits a covariance to each of {classes:,} classes, of {width:,} features: "
@@ -356,5 +338,5 @@ class GMM(RowDetector):
         distances = np.empty((len(z), len(self.means)))
         for column, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
             white = whiten(z - mean, factor)
-            distances[:, column] = dots(white, white)
+            distances[:, column] = arrays.dots(white, white)
         return -logsumexp(self.constants - distances / 2, axis=1)

@@ -12,19 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from unknown_detection.evaluation.detectors.base import (
-    POSITIVE,
-    SHARE,
-    Doubles,
-    Integers,
-    Together,
-    chunks,
-    dots,
-    draw_rows,
-    pieces,
-    setting,
-    unit,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import Together, setting
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.mahalanobis import whiten
 from unknown_detection.evaluation.detectors.nearest import (
@@ -36,7 +25,7 @@ from unknown_detection.evaluation.detectors.nearest import (
     torch_device,
 )
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.models.features import Doubles, Features, Integers
 
 # Bank rows per chunk. Each chunk is converted to float64 again for every chunk of scored rows, so the latter should be
 # larger.
@@ -72,7 +61,7 @@ class _Nearest(Together):
         self.bank = make_bank(features.penultimate)
 
     def _rows_together(self, detectors: Sequence[_Nearest], z: Doubles) -> Doubles:
-        directions, counts = unit(z), [int(detector.k) for detector in detectors]
+        directions, counts = arrays.unit(z), [int(detector.k) for detector in detectors]
         return search_bank(
             directions, self.bank, max(counts), lambda rows, top: self._decide(directions[rows], counts, top)
         )
@@ -128,7 +117,7 @@ class CombOOD(KNN):
         from sklearn.preprocessing import PowerTransformer, StandardScaler
 
         super()._learn(features)
-        fitted = features.penultimate[draw_rows(features.ids, _ROWS, 0)].astype(np.float64)
+        fitted = features.penultimate[arrays.draw_rows(features.ids, _ROWS, 0)].astype(np.float64)
         self.normal = make_pipeline(StandardScaler(), PowerTransformer())
         covariance = np.cov(self.normal.fit_transform(fitted), rowvar=False)
         self.factor = np.asarray(np.linalg.cholesky(covariance + np.eye(len(covariance))), np.float64)
@@ -139,7 +128,7 @@ class CombOOD(KNN):
         if not len(nearest):
             return nearest
         white = whiten(self.normal.transform(z), self.factor)
-        return dots(white, white)[:, None] + np.sqrt(z.shape[1]) * np.log(nearest)
+        return arrays.dots(white, white)[:, None] + np.sqrt(z.shape[1]) * np.log(nearest)
 
 
 class NNGuide(_Nearest):
@@ -162,7 +151,7 @@ class NNGuide(_Nearest):
 
     def _learn(self, features: Features) -> None:
         super()._learn(features)
-        energies = [-energy(logits) for _, logits in pieces(features.logits)]
+        energies = [-energy(logits) for _, logits in arrays.pieces(features.logits)]
         self.bank = replace(self.bank, weights=np.concatenate(energies))
 
     def _rows_together(self, detectors: Sequence[_Nearest], z: Doubles, *logits: Doubles) -> Doubles:
@@ -173,7 +162,7 @@ def top_means(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -
     """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
 
     def products(rows: Integers, some: Integers) -> Doubles:
-        return dots(z[rows], bank.directions(some)) * bank.weights[some]
+        return arrays.dots(z[rows], bank.directions(some)) * bank.weights[some]
 
     _, end = top.around(max(counts))
     descending = -np.sort(-top.exact(np.zeros_like(end), end, products, -np.inf), axis=1)
@@ -195,15 +184,15 @@ class Relation(Together):
     cost = "search"
     at_once = _AT_ONCE
 
-    power: float = setting(1.0, 2.0, 4.0, 8.0, allowed=POSITIVE)
-    cutoff: float = setting(0.03, 0.0, allowed=SHARE)
+    power: float = setting(1.0, 2.0, 4.0, 8.0, allowed=ranges.POSITIVE)
+    cutoff: float = setting(0.03, 0.0, allowed=ranges.SHARE)
 
     def _learn(self, features: Features) -> None:
         self.bank, self.logits = make_bank(features.penultimate), features.logits
 
     def _rows_together(self, detectors: Sequence[Relation], z: Doubles, logits: Doubles) -> Doubles:
         """Compute the relations to the bank once."""
-        rows = unit(z), softmax(logits, axis=1)
+        rows = arrays.unit(z), softmax(logits, axis=1)
         # By the size of the bank alone, so that a row's score does not depend on the number of rows.
         device = torch_device(_AT_ONCE * len(self.bank) * sum(values.shape[1] for values in rows))
         return -_relations(*rows, detectors, device) / len(self.bank)
@@ -221,7 +210,7 @@ def _relations(z: Any, probabilities: Any, detectors: Sequence[Relation], device
     total = np.zeros((len(z), len(detectors)))
     with contextlib.nullcontext() if device is None else computing_on(device):
         z, probabilities = move(z), move(probabilities)
-        for rows in chunks(len(bank), at_once=_BANK_ROWS * (1 if device is None else 8)):
+        for rows in arrays.chunks(len(bank), at_once=_BANK_ROWS * (1 if device is None else 8)):
             logits = move(detectors[0].logits[rows])
             odds = library.exp(logits - library.amax(logits, axis=1, keepdims=True))
             vectors, factors = (bank.directions(rows), 1.0) if device is None else map(move, bank.factored(rows))

@@ -8,22 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from unknown_detection.evaluation.detectors.base import (
-    POSITIVE,
-    SHARE,
-    Doubles,
-    Integers,
-    Range,
-    RowDetector,
-    Scores,
-    at_least,
-    class_means,
-    labels_to_fit,
-    pieces,
-    setting,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.models.features import Doubles, Features, Integers
 
 # Two rows are equally far from their mean, but fitting needs distances that differ.
 _LEAST_ROWS = 3
@@ -61,16 +49,16 @@ class OpenMax(RowDetector):
     compared = "pytorch-ood 0.4; libMR"
     at_once = 256  # each with `revised` copies of its logits
 
-    revised: int = setting(10, 1, 5, 20, 30, 40, allowed=at_least(1, "1 to the number of classes"))
-    tail: int = setting(20, 2, 5, 10, 30, 40, allowed=at_least(2))
-    euclidean_weight: float = setting(0.005, allowed=at_least(0))
-    cosine_weight: float = setting(1.0, allowed=at_least(0))
-    rank_weight: float = setting(0.0, allowed=Range("0 to 1; 0 for weights by rank", SHARE.allows))
+    revised: int = setting(10, 1, 5, 20, 30, 40, allowed=ranges.at_least(1, "1 to the number of classes"))
+    tail: int = setting(20, 2, 5, 10, 30, 40, allowed=ranges.at_least(2))
+    euclidean_weight: float = setting(0.005, allowed=ranges.at_least(0))
+    cosine_weight: float = setting(1.0, allowed=ranges.at_least(0))
+    rank_weight: float = setting(0.0, allowed=ranges.Range("0 to 1; 0 for weights by rank", ranges.SHARE.allows))
     translation: float = setting(
         1.0,
-        allowed=Range(
+        allowed=ranges.Range(
             "above 0; 1 as libmr 0.1.9 and the unified benchmark, 10000 as older libMR and pytorch-ood",
-            POSITIVE.allows,
+            ranges.POSITIVE.allows,
         ),
     )
 
@@ -79,10 +67,10 @@ class OpenMax(RowDetector):
         if not any(weights):
             raise EvaluationError("Both weights of openmax's distances are 0. Give one above 0.")
         classes = features.logits.shape[1]
-        labels, self.remark = labels_to_fit(features, _LEAST_ROWS, self.name)
-        self.means = class_means(features.logits, labels, classes)
+        labels, self.remark = arrays.labels_to_fit(features, _LEAST_ROWS, self.name)
+        self.means = arrays.class_means(features.logits, labels, classes)
         distances = np.empty(len(features))
-        for rows, logits in pieces(features.logits):
+        for rows, logits in arrays.pieces(features.logits):
             distances[rows] = _distances(logits, self.means[features.labels[rows]], *weights)
         largest = _largest(distances[labels >= 0], labels[labels >= 0], classes, int(self.tail))
         equal = np.flatnonzero(np.nanmin(largest, axis=1) == np.nanmax(largest, axis=1))

@@ -9,24 +9,11 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
-from unknown_detection.evaluation.detectors.base import (
-    SWITCH,
-    Doubles,
-    RowDetector,
-    Scores,
-    at_least,
-    class_means,
-    dots,
-    labels_to_fit,
-    mean_features,
-    pieces,
-    predicted,
-    require_rows_of_each_class,
-    setting,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.models.features import Doubles, Features
 
 
 class SHE(RowDetector):
@@ -43,12 +30,12 @@ class SHE(RowDetector):
     compared = "pytorch-ood 0.4"
 
     def _learn(self, features: Features) -> None:
-        labels, self.remark = labels_to_fit(features, 1, self.name)
+        labels, self.remark = arrays.labels_to_fit(features, 1, self.name)
         classes = features.logits.shape[1]
-        self.patterns = class_means(features.penultimate, labels, classes)
+        self.patterns = arrays.class_means(features.penultimate, labels, classes)
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
-        return -dots(z, self.patterns[logits.argmax(axis=1)])
+        return -arrays.dots(z, self.patterns[logits.argmax(axis=1)])
 
 
 class GradNorm(RowDetector):
@@ -84,7 +71,7 @@ class FDBD(RowDetector):
     compared = "pytorch-ood 0.4"
     reads_head = True
 
-    centred: int = setting(1, 0, allowed=SWITCH)
+    centred: int = setting(1, 0, allowed=ranges.SWITCH)
 
     def _learn(self, features: Features) -> None:
         distances = cdist(self.matrix, self.matrix)
@@ -95,16 +82,16 @@ class FDBD(RowDetector):
                 "boundary between classes. Leave fdbd out."
             )
         self.inverse = 1 / distances
-        self.origin = mean_features(features) if self.centred else 0.0
+        self.origin = arrays.mean_features(features) if self.centred else 0.0
 
     def _rows(self, z: Doubles) -> Scores:
         logits = z @ self.matrix.T
         logits += self.bias
         place = logits.argmax(axis=1)
         margins = logits[np.arange(len(z)), place, None] - logits
-        relative = dots(margins, self.inverse[place])
+        relative = arrays.dots(margins, self.inverse[place])
         centred = z - self.origin
-        deviation = np.sqrt(dots(centred, centred))
+        deviation = np.sqrt(arrays.dots(centred, centred))
         return -relative / (deviation * (len(self.bias) - 1))
 
 
@@ -123,14 +110,14 @@ class NCI(RowDetector):
     reads_head = True
     at_once = 1024  # a few operations a value: what stays in a core's cache takes less than half the time
 
-    alpha: float = setting(0.0001, 0.001, 0.01, 0.1, allowed=at_least(0))
+    alpha: float = setting(0.0001, 0.001, 0.01, 0.1, allowed=ranges.at_least(0))
 
     def _learn(self, features: Features) -> None:
-        self.mean = mean_features(features)
+        self.mean = arrays.mean_features(features)
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
         centred = z - self.mean
-        nearness = dots(self.matrix[logits.argmax(axis=1)], centred) / np.sqrt(dots(centred, centred))
+        nearness = arrays.dots(self.matrix[logits.argmax(axis=1)], centred) / np.sqrt(arrays.dots(centred, centred))
         return -nearness - self.alpha * np.abs(z).sum(axis=1)
 
 
@@ -149,10 +136,10 @@ class CARef(RowDetector):
 
     def _learn(self, features: Features) -> None:
         classes = features.logits.shape[1]
-        require_rows_of_each_class(features.labels, classes, 1, self.name)
-        self.means = class_means(features.penultimate, predicted(features), classes)
+        arrays.require_rows_of_each_class(features.labels, classes, 1, self.name)
+        self.means = arrays.class_means(features.penultimate, arrays.predicted(features), classes)
         if (never := np.isnan(self.means[:, 0])).any():
-            self.means[never] = class_means(features.penultimate, features.labels, classes)[never]
+            self.means[never] = arrays.class_means(features.penultimate, features.labels, classes)[never]
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
         return np.abs(z - self.means[logits.argmax(axis=1)]).sum(axis=1) / np.abs(z).sum(axis=1)
@@ -174,7 +161,8 @@ class CADRef(CARef):
     def _learn(self, features: Features) -> None:
         super()._learn(features)
         self.signs = np.sign(self.matrix)
-        self.mean_energy = -sum(float(energy(chunk).sum()) for _, chunk in pieces(features.logits)) / len(features)
+        energies = sum(float(energy(chunk).sum()) for _, chunk in arrays.pieces(features.logits))
+        self.mean_energy = -energies / len(features)
 
     def _rows(self, z: Doubles, logits: Doubles) -> Scores:
         predictions = logits.argmax(axis=1)

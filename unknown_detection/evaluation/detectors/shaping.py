@@ -12,20 +12,11 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import (
-    BELOW_ONE,
-    SHARE,
-    Doubles,
-    Integers,
-    RowDetector,
-    Scores,
-    chunks,
-    mean_features,
-    setting,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.models.features import Doubles, Features, Head, Integers
 
 Variant = Literal["s", "b", "p"]
 
@@ -61,7 +52,7 @@ class ReAct(ShapedEnergy):
     name, title, source = "react", "ReAct", "Sun et al. 2021, section 3"
     compared = "pytorch-ood 0.4"
 
-    quantile: float = setting(0.9, 0.85, 0.95, 0.99, allowed=BELOW_ONE)
+    quantile: float = setting(0.9, 0.85, 0.95, 0.99, allowed=ranges.BELOW_ONE)
 
     def _learn(self, features: Features) -> None:
         self.threshold = _quantile(features.penultimate, self.quantile)
@@ -80,10 +71,10 @@ class DICE(ShapedEnergy):
     name, title, source = "dice", "DICE", "Sun and Li 2022, section 3"
     compared = "pytorch-ood 0.4"
 
-    sparsity: float = setting(0.9, 0.1, 0.3, 0.5, 0.7, allowed=BELOW_ONE)
+    sparsity: float = setting(0.9, 0.1, 0.3, 0.5, 0.7, allowed=ranges.BELOW_ONE)
 
     def _learn(self, features: Features) -> None:
-        contribution = self.matrix * mean_features(features)
+        contribution = self.matrix * arrays.mean_features(features)
         self.matrix = np.where(contribution > _quantile(contribution, self.sparsity), self.matrix, 0.0)
 
     def _shape(self, z: Doubles) -> Doubles:
@@ -103,8 +94,8 @@ class VRA(ShapedEnergy):
     name, title, source = "vra", "VRA", "Xu et al. 2023"
     compared = "the authors' code (4dad931); pytorch-ood 0.4"
 
-    lower: float = setting(0.6, 0.0, 0.5, allowed=SHARE)
-    upper: float = setting(0.9, 0.85, 0.95, allowed=SHARE)
+    lower: float = setting(0.6, 0.0, 0.5, allowed=ranges.SHARE)
+    upper: float = setting(0.9, 0.85, 0.95, allowed=ranges.SHARE)
 
     def _learn(self, features: Features) -> None:
         if self.lower > self.upper:
@@ -114,7 +105,8 @@ class VRA(ShapedEnergy):
         z = features.penultimate
         # Some features at a time: a partition would copy the largest array of the whole evaluation.
         thresholds = [
-            np.quantile(z[:, columns], (self.lower, self.upper), axis=0) for columns in chunks(z.shape[1], len(z))
+            np.quantile(z[:, columns], (self.lower, self.upper), axis=0)
+            for columns in arrays.chunks(z.shape[1], len(z))
         ]
         self.least, self.most = np.concatenate(thresholds, axis=1).astype(np.float64)
 
@@ -138,7 +130,7 @@ class RAS(ShapedEnergy):
     def _learn(self, features: Features) -> None:
         z = features.penultimate
         # In the features' own precision: sorting numbers of twice the size takes longer.
-        sums = [np.sort(z[rows], axis=1).sum(axis=0, dtype=np.float64) for rows in chunks(len(z), z.shape[1])]
+        sums = [np.sort(z[rows], axis=1).sum(axis=0, dtype=np.float64) for rows in arrays.chunks(len(z), z.shape[1])]
         self.profile = np.sum(sums, axis=0) / len(z)
 
     def _shape(self, z: Doubles) -> Doubles:
@@ -168,7 +160,7 @@ class ASH(Pruned):
     compared = "pytorch-ood 0.4"
     variant: ClassVar[Variant] = "s"
 
-    pruned: float = setting(0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95, allowed=BELOW_ONE)
+    pruned: float = setting(0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95, allowed=ranges.BELOW_ONE)
 
     def _shape(self, z: Doubles) -> Doubles:
         return ash(z, self.pruned, self.variant)
@@ -196,7 +188,7 @@ class SCALE(Pruned):
     name, title, source = "scale", "SCALE", "Xu et al. 2024, section 3"
     compared = "pytorch-ood 0.4"
 
-    pruned: float = setting(0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95, allowed=BELOW_ONE)
+    pruned: float = setting(0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95, allowed=ranges.BELOW_ONE)
 
     def _shape(self, z: Doubles) -> Doubles:
         return scale(z, self.pruned)
@@ -260,7 +252,7 @@ def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
     high = sample[place + margin] if place + margin < len(sample) else np.inf
     for least, greatest in ((low, high), (-np.inf, np.inf)):
         less, inside = 0, []
-        for rows in chunks(len(values), values.shape[1]):
+        for rows in arrays.chunks(len(values), values.shape[1]):
             chunk = values[rows].ravel()
             inside.append(chunk[chunk >= least])
             less += chunk.size - inside[-1].size

@@ -13,29 +13,18 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lstsq
 from scipy.linalg.blas import dsyrk
 
-from unknown_detection.evaluation.detectors.base import (
-    BETWEEN,
-    POSITIVE,
-    SWITCH,
-    Doubles,
-    RowDetector,
-    Scores,
-    at_least,
-    mean_features,
-    pieces,
-    setting,
-    unit,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats
 
 
 def moments(values: Floats, of: Callable[[Doubles], Doubles]) -> tuple[Doubles, Doubles]:
     """Return the sum of the rows X = of(values), shape (D,), and of X^T X the lower triangle, which `eigh` reads."""
     scattered: Any = None
     sums = []
-    for _, chunk in pieces(values):
+    for _, chunk in arrays.pieces(values):
         mapped = of(chunk)
         sums.append(mapped.sum(axis=0))
         scattered = dsyrk(1.0, mapped.T, 1.0, scattered, lower=1, overwrite_c=1)
@@ -118,8 +107,8 @@ class ViM(Residual):
 
     def _learn(self, features: Features) -> None:
         super()._learn(features)
-        logits = sum(float(chunk.max(axis=1).sum()) for _, chunk in pieces(features.logits))
-        norms = sum(float(super(ViM, self)._rows(z).sum()) for _, z in pieces(features.penultimate))
+        logits = sum(float(chunk.max(axis=1).sum()) for _, chunk in arrays.pieces(features.logits))
+        norms = sum(float(super(ViM, self)._rows(z).sum()) for _, z in arrays.pieces(features.penultimate))
         self.alpha = logits / norms
 
     def _rows(self, z: Doubles, *logits: Doubles) -> Scores:
@@ -139,11 +128,11 @@ class NECO(RowDetector):
     name, title, source = "neco", "NECO", "Ben Ammar et al. 2024, equation 6"
     compared = "Müller and Hein's code (53de550); scikit-learn"
 
-    explained: float = setting(0.9, 0.5, 0.8, 0.95, 0.99, allowed=BETWEEN)
-    times_logit: int = setting(1, 0, allowed=SWITCH)
+    explained: float = setting(0.9, 0.5, 0.8, 0.95, 0.99, allowed=ranges.BETWEEN)
+    times_logit: int = setting(1, 0, allowed=ranges.SWITCH)
 
     def _learn(self, features: Features) -> None:
-        self.mean = mean_features(features)
+        self.mean = arrays.mean_features(features)
         _, scattered = moments(features.penultimate, lambda z: z - self.mean)
         deviation = np.sqrt(np.diag(scattered) / len(features))
         self.scale = np.where(deviation > 0, deviation, 1.0)
@@ -169,8 +158,8 @@ class CoP(RowDetector):
     name, title, source = "cop", "CoP", "Fang et al. 2024, section 3"
     compared = "the authors' code (56d348e); scikit-learn"
 
-    explained: float = setting(0.99, 0.5, 0.7, 0.85, 0.9, 0.95, allowed=BETWEEN)
-    _map = staticmethod(unit)
+    explained: float = setting(0.99, 0.5, 0.7, 0.85, 0.9, 0.95, allowed=ranges.BETWEEN)
+    _map = staticmethod(arrays.unit)
 
     def _learn(self, features: Features) -> None:
         total, scattered = moments(features.penultimate, self._map)
@@ -200,9 +189,9 @@ class CoRP(CoP):
     name, title, source = "corp", "CoRP", "Fang et al. 2024, section 4"
     compared = CoP.compared
 
-    explained: float = setting(0.5, 0.7, 0.8, allowed=BETWEEN)
-    gamma: float = setting(3.0, 1.0, 2.0, allowed=POSITIVE)
-    frequencies: int | None = setting(None, allowed=at_least(2))
+    explained: float = setting(0.5, 0.7, 0.8, allowed=ranges.BETWEEN)
+    gamma: float = setting(3.0, 1.0, 2.0, allowed=ranges.POSITIVE)
+    frequencies: int | None = setting(None, allowed=ranges.at_least(2))
     seed: int = 0
 
     def _learn(self, features: Features) -> None:
@@ -213,4 +202,4 @@ class CoRP(CoP):
         super()._learn(features)
 
     def _map(self, z: Doubles) -> Doubles:
-        return np.sqrt(2 / len(self.phase)) * np.cos(unit(z) @ self.weight + self.phase)
+        return np.sqrt(2 / len(self.phase)) * np.cos(arrays.unit(z) @ self.weight + self.phase)

@@ -10,21 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
-    POSITIVE,
-    Doubles,
-    RowDetector,
-    Scores,
-    at_least,
-    dots,
-    setting,
-    unit,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import FEATURES, RowDetector, Scores, setting
 from unknown_detection.evaluation.detectors.images import Columns, ImageDetector, ImagePass
 from unknown_detection.evaluation.detectors.logits import msp
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats, Head
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats, Head
 from unknown_detection.evaluation.models.models import Model
 from unknown_detection.evaluation.models.text import has_texts
 from unknown_detection.precision import exact_float32
@@ -36,7 +27,7 @@ ADAPTING = ("adaneg", "ants", "tanl")
 def cosines(z: Doubles, texts: Doubles) -> Doubles:
     """Return the cosines between rows and texts of unit length; those of a zero vector are 0."""
     products: Doubles = z @ texts.T
-    lengths = np.sqrt(dots(z, z))
+    lengths = np.sqrt(arrays.dots(z, z))
     products /= np.where(lengths > 0, lengths, 1)[:, None]
     return products
 
@@ -60,7 +51,7 @@ class MCM(RowDetector):
     at_once = 256
     reads_head = True
 
-    temperature: float = setting(1.0, allowed=POSITIVE)
+    temperature: float = setting(1.0, allowed=ranges.POSITIVE)
 
     def _read_head(self, head: Head) -> None:
         if head.negatives is None:
@@ -68,7 +59,7 @@ class MCM(RowDetector):
                 f"{self.name} compares images with texts of classes, and this model has none. Use a model like CLIP, "
                 "or leave the detector out."
             )
-        self.texts = unit(head.weight.astype(np.float64))
+        self.texts = arrays.unit(head.weight.astype(np.float64))
 
     def _rows(self, z: Doubles) -> Scores:
         return msp(cosines(z, self.texts), self.temperature)
@@ -83,7 +74,7 @@ def run_local(model: Model, images: Any, ids: Sequence[str], *, seed: int, tempe
     assert head is not None
     with exact_float32(), torch.inference_mode():
         patches = model.module.local(images.to(model.device)).cpu().double()
-        cosines = patches @ torch.from_numpy(unit(head.weight.astype(np.float64))).T
+        cosines = patches @ torch.from_numpy(arrays.unit(head.weight.astype(np.float64))).T
         return {"local": (cosines / temperature).softmax(dim=-1).amax(dim=(1, 2)).numpy()}
 
 
@@ -100,7 +91,7 @@ class GLMCM(ImageDetector, MCM):
     image_pass = ImagePass("local", run_local, ("temperature",), random=False, check=require_texts)
     column = "local"
 
-    weight: float = setting(1.0, allowed=at_least(0))
+    weight: float = setting(1.0, allowed=ranges.at_least(0))
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         return {**self._read(features, (FEATURES,)), **super()._inputs(features)}
@@ -122,8 +113,8 @@ class NegLabel(MCM):
     name, title, source = "neglabel", "NegLabel", "Jiang et al. 2024, equation 5"
     compared = "the authors' code (3253db6)"
 
-    temperature: float = setting(0.01, allowed=at_least(0.003))  # less leaves float64's range
-    groups: int = setting(100, allowed=at_least(1))
+    temperature: float = setting(0.01, allowed=ranges.at_least(0.003))  # less leaves float64's range
+    groups: int = setting(100, allowed=ranges.at_least(1))
     seed: int = 0
 
     def _read_head(self, head: Head) -> None:
@@ -135,7 +126,7 @@ class NegLabel(MCM):
             )
         order = np.random.default_rng(self.seed).permutation(len(head.negatives))
         each = len(order) // self.groups
-        self.negatives = unit(head.negatives.astype(np.float64))[order[: each * self.groups]]
+        self.negatives = arrays.unit(head.negatives.astype(np.float64))[order[: each * self.groups]]
 
     def _rows(self, z: Doubles) -> Scores:
         known = self._powers(z, self.texts).sum(axis=1, keepdims=True)

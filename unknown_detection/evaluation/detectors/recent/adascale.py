@@ -7,18 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import (
-    BETWEEN,
-    FEATURES,
-    Doubles,
-    Range,
-    Scores,
-    score_in_chunks,
-    setting,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import FEATURES, Scores, setting
 from unknown_detection.evaluation.detectors.images import Columns, ImageDetector, ImagePass
 from unknown_detection.evaluation.detectors.shaping import ShapedEnergy
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats
 from unknown_detection.evaluation.models.models import Model
 from unknown_detection.precision import exact_float32
 
@@ -67,15 +60,15 @@ class AdaSCALEA(ImageDetector, ShapedEnergy):
 
     upper: float = setting(
         *(0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95, 0.99),
-        allowed=Range("0.6 to below 1", lambda value: 0.6 <= value < 1),
+        allowed=ranges.Range("0.6 to below 1", lambda value: 0.6 <= value < 1),
     )
-    pixels: float = setting(0.05, allowed=BETWEEN)
+    pixels: float = setting(0.05, allowed=ranges.BETWEEN)
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         return {FEATURES: features.penultimate, "features of the second pass": features.passed["features"]}
 
     def _learn(self, features: Features) -> None:
-        self.shifts = np.sort(score_in_chunks(_shift, self._inputs(features), features.ids))
+        self.shifts = np.sort(arrays.score_in_chunks(_shift, self._inputs(features), features.ids))
 
     def _scales(self, z: Doubles, moved: Doubles) -> Doubles:
         above = np.searchsorted(self.shifts, _shift(z, moved), side="right") / len(self.shifts)

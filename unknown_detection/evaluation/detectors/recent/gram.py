@@ -9,16 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import (
-    LOGITS,
-    Doubles,
-    Integers,
-    Scores,
-    require_blocks,
-    require_rows_of_each_class,
-)
+from unknown_detection.evaluation.detectors import arrays
+from unknown_detection.evaluation.detectors.base import LOGITS, Scores
 from unknown_detection.evaluation.detectors.images import Columns, ImageDetector, ImagePass
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats, Integers
 from unknown_detection.evaluation.models.layers import channels_last
 from unknown_detection.evaluation.models.models import Model
 from unknown_detection.precision import exact_float32
@@ -85,7 +79,7 @@ class Gram(ImageDetector):
     name, title, source = "gram", "Gram", "Sastry and Oore 2020, section 3"
     compared = "pytorch-ood 0.4"
     image_pass = ImagePass(
-        "gram", run_for_gram, random=False, check=lambda model: require_blocks(model.layers.blocks, Gram.name)
+        "gram", run_for_gram, random=False, check=lambda model: arrays.require_blocks(model.layers.blocks, Gram.name)
     )
 
     seed: int = 0
@@ -95,7 +89,7 @@ class Gram(ImageDetector):
         return {LOGITS: features.logits, **{f"gram matrices of {name}": features.passed[name] for name in names}}
 
     def _learn(self, features: Features) -> None:
-        require_rows_of_each_class(features.labels, features.logits.shape[1], 1, self.name)
+        arrays.require_rows_of_each_class(features.labels, features.logits.shape[1], 1, self.name)
         left_out = _tenth_of_each_class(features, self.seed)
         _, *blocks = self._inputs(features).values()
         kept = np.flatnonzero(~left_out)

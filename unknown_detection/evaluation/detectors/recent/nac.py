@@ -5,19 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit, softmax
 
-from unknown_detection.evaluation.detectors.base import (
-    POSITIVE,
-    Doubles,
-    Integers,
-    Range,
-    RowDetector,
-    Scores,
-    at_least,
-    chunks,
-    draw_rows,
-    setting,
-)
-from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
+from unknown_detection.evaluation.models.features import Doubles, Features, Integers
 
 
 class NACUE(RowDetector):
@@ -43,10 +33,10 @@ class NACUE(RowDetector):
     compared = "the authors' code (in mgranz/weiper 1c27a4f)"
     reads_head = True
 
-    steepness: float = setting(100.0, 1.0, 10.0, 50.0, allowed=POSITIVE)
-    bins: int = setting(50, 500, allowed=Range("4 or more, even", lambda value: value >= 4 and value % 2 == 0))
-    enough: int = setting(50, allowed=at_least(1))
-    rows: int = setting(1000, allowed=at_least(1))
+    steepness: float = setting(100.0, 1.0, 10.0, 50.0, allowed=ranges.POSITIVE)
+    bins: int = setting(50, 500, allowed=ranges.Range("4 or more, even", lambda value: value >= 4 and value % 2 == 0))
+    enough: int = setting(50, allowed=ranges.at_least(1))
+    rows: int = setting(1000, allowed=ranges.at_least(1))
     seed: int = 0
 
     def _learn(self, features: Features) -> None:
@@ -54,9 +44,9 @@ class NACUE(RowDetector):
         low = np.log(np.linspace(1, np.sqrt(1e3), half)) / np.log(1e3)
         self.ends = np.concatenate([low[:-1], (1 - low)[::-1]])
         self.ends[-1] += 0.01  # a state of 1 is in the last bin
-        width, places = self.matrix.shape[1], draw_rows(features.ids, int(self.rows), self.seed)
+        width, places = self.matrix.shape[1], arrays.draw_rows(features.ids, int(self.rows), self.seed)
         counts = np.zeros(len(self.ends) * width)
-        for part in chunks(len(places), width):
+        for part in arrays.chunks(len(places), width):
             rows = places[part]
             z, logits = (values[rows].astype(np.float64) for values in (features.penultimate, features.logits))
             counts += np.bincount(self._cells(z, logits).ravel(), minlength=len(counts))

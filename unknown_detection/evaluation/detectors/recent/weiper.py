@@ -6,17 +6,9 @@ import numpy as np
 from scipy.ndimage import uniform_filter1d
 from scipy.special import softmax
 
-from unknown_detection.evaluation.detectors.base import (
-    POSITIVE,
-    Doubles,
-    RowDetector,
-    Scores,
-    at_least,
-    chunks,
-    draw_rows,
-    setting,
-)
-from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
+from unknown_detection.evaluation.models.features import Doubles, Features
 
 _AT_ONCE = 64
 """Rows whose perturbed logits are held at once: 51 MB of 100 perturbations of 1,000 classes."""
@@ -54,14 +46,14 @@ class WeiPer(RowDetector):
     reads_head = True
     at_once = _AT_ONCE
 
-    lambda_1: float = setting(2.5, 0.1, 1.0, allowed=at_least(0))
-    lambda_2: float = setting(0.1, 0.25, 1.0, allowed=at_least(0))
-    distance: float = setting(1.8, allowed=POSITIVE)
-    repeats: int = setting(100, allowed=at_least(1))
-    bins: int = setting(100, allowed=at_least(2))
-    smoothing: int = setting(4, allowed=at_least(1))
-    smoothing_logits: int = setting(15, allowed=at_least(1))
-    rows: int = setting(10_000, allowed=at_least(1))
+    lambda_1: float = setting(2.5, 0.1, 1.0, allowed=ranges.at_least(0))
+    lambda_2: float = setting(0.1, 0.25, 1.0, allowed=ranges.at_least(0))
+    distance: float = setting(1.8, allowed=ranges.POSITIVE)
+    repeats: int = setting(100, allowed=ranges.at_least(1))
+    bins: int = setting(100, allowed=ranges.at_least(2))
+    smoothing: int = setting(4, allowed=ranges.at_least(1))
+    smoothing_logits: int = setting(15, allowed=ranges.at_least(1))
+    rows: int = setting(10_000, allowed=ranges.at_least(1))
     seed: int = 0
 
     def _learn(self, features: Features) -> None:
@@ -70,8 +62,8 @@ class WeiPer(RowDetector):
         noise *= self.distance * np.linalg.norm(weight, axis=1)[:, None] / np.linalg.norm(noise, axis=2, keepdims=True)
         self.matrix, self.bias = (weight + noise).reshape(-1, weight.shape[1]), np.tile(bias, int(self.repeats))
         self.classes = len(bias)
-        places = draw_rows(features.ids, int(self.rows), self.seed)
-        parts = [places[rows] for rows in chunks(len(places), at_once=_AT_ONCE)]
+        places = arrays.draw_rows(features.ids, int(self.rows), self.seed)
+        parts = [places[rows] for rows in arrays.chunks(len(places), at_once=_AT_ONCE)]
         ends: list[tuple[float, float]] = [(np.inf, -np.inf)] * 2
         for part in parts:
             pairs = zip(ends, self._values(features.penultimate[part].astype(np.float64)), strict=True)
