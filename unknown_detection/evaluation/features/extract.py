@@ -93,21 +93,24 @@ def extract(
         preprocessing: any callable from an RGB PIL image to a float32 tensor of shape (3, H, W), or one of
             torchvision's weights; `ToTensor()` alone where all images have one size. None for the model's attribute
             `preprocessing`, else what timm says of its model.
-        weights: file of the weights of a model by name.
+        weights: file of the weights of a model by name, .safetensors or a state dict saved by torch; None for a
+            function that loads them.
         pretrained: take the weights that are published under the model's name.
         classes: CSV with the columns `class,index` that maps the release's classes to the logits of a model by name
-            that has more; not needed for heads of ImageNet where the classes are wnids.
+            that has more; not needed for heads of ImageNet where the classes are wnids, or the labels of transformers.
             For a text model it has the columns `class,name` instead: what prompts say in place of the classes' names.
-        prompts: of a text model, such as ["a photo of a {}."], in place of its own; each has one {}.
+        prompts: of a text model: what the name of a class is put into at {}, in place of its own prompts, such as
+            'a photo of a {}.'; of several, the embedding of a class is the mean.
         negatives: also embed negative labels for `neglabel`, chosen by NegMining among WordNet's nouns without the
             classes and their kinds; the folder lists them in `negatives.csv`, and in `excluded.csv` what is left out.
-        accuracy: published top-1 accuracy in percent on all classes of the model; None for what its metadata says.
-        accept: go on where the accuracy on known test rows differs from the published one (`receipt`), and record it.
-        device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: that of a module that is not on the CPU, else CUDA if this
-            machine has it.
+        accuracy: published top-1 accuracy in percent on all classes of the model, by default what its metadata says.
+        accept: go on where the accuracy on known test rows differs from the published one by over one point and 1.96
+            standard errors of so many rows; features and the warnings of reports say so.
+        device: where to run: `cpu`, `cuda`, `cuda:1` and so on, `mps`, or `auto`: that of a module that is not on the
+            CPU, else CUDA if this machine has it.
         batch_size: images per batch.
-        workers: worker processes that decode images, of each task if there is an `executor`; None for one per core;
-            in tasks for none on the CPU and four with a GPU.
+        workers: worker processes that decode images, on which results do not depend; 0 for the main process. By
+            default one per core, and of each task of an `executor` none on the CPU and four with a GPU.
         executor: runs the model in tasks, on a cluster for instance. The model is then one by name, and so are its
             tasks' devices, `cpu`, `cuda` or `auto`; which of them `auto` is, this machine decides.
         share: `K/N` computes every N-th part of the images, from the K-th on, so that N machines that see one disk
