@@ -20,7 +20,7 @@ from tests.evaluation.samples import CONFIG, LABELS  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models import hub as hub_module  # noqa: E402
+from unknown_detection.evaluation.models import libraries  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.models.text import PROMPTS, Texts  # noqa: E402
 
@@ -140,7 +140,7 @@ def test_what_is_refused(publish, monkeypatch):
     for path in (None, "weights.pt"):
         with stops(EvaluationError, "pretrained="):
             open_model(f"transformers:{REPOSITORY}", path, LABELS, device="cpu")
-    monkeypatch.setattr(hub_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(libraries.importlib.util, "find_spec", lambda name: None)
     with stops(EvaluationError, "pip install transformers"):
         opened()
 

@@ -16,7 +16,7 @@ from torch import nn  # noqa: E402
 from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
 from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models.blueprints import load_weights, model_digest, read_state_dict  # noqa: E402
+from unknown_detection.evaluation.models.weights import load_weights, model_digest, read_state_dict  # noqa: E402
 
 
 @pytest.fixture
