@@ -12,42 +12,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from sklearn import metrics
 
-torch = pytest.importorskip("torch", reason="runs torch models")
-nn = torch.nn
-timm = pytest.importorskip("timm", reason="makes one of timm's models")
-torchvision = pytest.importorskip("torchvision", reason="preprocesses images")
-metrics = pytest.importorskip("sklearn.metrics", reason="computes the figures in another way")
-
-import unknown_detection as ud  # noqa: E402
-from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.refusals import refusal  # noqa: E402
-from tests.evaluation.samples import CONFIG, LABELS, fitted  # noqa: E402
-from tests.sentences import assert_sentence  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
-from unknown_detection.evaluation.metrics import metrics as metric_table  # noqa: E402
-from unknown_detection.evaluation.metrics.metrics import METRICS, Metric  # noqa: E402
+import unknown_detection as ud
+from tests.evaluation import small_models
+from tests.evaluation.extra import nn, torch, torchvision
+from tests.evaluation.refusals import refusal
+from tests.evaluation.samples import CONFIG, LABELS, fitted
+from tests.sentences import assert_sentence
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning
+from unknown_detection.evaluation.metrics import metrics as metric_table
+from unknown_detection.evaluation.metrics.metrics import METRICS, Metric
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def model():
-    return fitted(small_models.cnn)
-
-
-@pytest.fixture(scope="module")
-def features(release, model, tmp_path_factory):
-    """Of a module in memory, kept in a folder."""
-    torch.set_num_threads(1)
-    cache = tmp_path_factory.mktemp("features") / "kept"
-    return ud.extract(model, release, f"{CONFIG},{CONFIG}-train", cache=cache, workers=0)
-
-
-@pytest.fixture(scope="module")
-def scores(features):
-    return ud.score(features, ["msp", "knn"], search=False)
 
 
 def lowest_logit(rows):

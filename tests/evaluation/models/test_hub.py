@@ -7,14 +7,13 @@ import pickle
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="opens torch models")
 transformers = pytest.importorskip("transformers", reason="opens models of transformers, which no extra of ours has")
-safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as safetensors")
 
 from PIL import Image  # noqa: E402
 
 import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_clips  # noqa: E402
+from tests.evaluation.extra import safetensors, torch  # noqa: E402
 from tests.evaluation.models.test_weights import Executes  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402

@@ -2,16 +2,11 @@
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="reads layers of torch models")
-timm = pytest.importorskip("timm", reason="its models are read")
-torchvision = pytest.importorskip("torchvision", reason="its models are read")
-
-from torch import nn  # noqa: E402
-
-from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
-from tests.sentences import stops  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models.layers import capture_outputs, check_head, find_layers  # noqa: E402
+from tests.evaluation.extra import nn, timm, torch, torchvision
+from tests.evaluation.small_models import cnn, of_seed
+from tests.sentences import stops
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.layers import capture_outputs, check_head, find_layers
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,22 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="opens torch models")
-nn = torch.nn
-timm = pytest.importorskip("timm", reason="opens timm's models")
-torchvision = pytest.importorskip("torchvision", reason="opens torchvision's models")
-
-import unknown_detection as ud  # noqa: E402
-from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.models.test_preprocessing import picture  # noqa: E402
-from tests.evaluation.refusals import refusal  # noqa: E402
-from tests.evaluation.samples import CONFIG, LABELS  # noqa: E402
-from tests.evaluation.small_models import of_seed  # noqa: E402
-from tests.sentences import stops  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
-from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
-from unknown_detection.evaluation.same import same_logits  # noqa: E402
+import unknown_detection as ud
+from tests.evaluation import small_models
+from tests.evaluation.extra import nn, timm, torch, torchvision
+from tests.evaluation.models.test_preprocessing import picture
+from tests.evaluation.refusals import refusal
+from tests.evaluation.samples import CONFIG, LABELS
+from tests.evaluation.small_models import of_seed
+from tests.sentences import stops
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning
+from unknown_detection.evaluation.models.models import open_model, pick_device
+from unknown_detection.evaluation.same import same_logits
 
 FILE = Path(small_models.__file__)
 

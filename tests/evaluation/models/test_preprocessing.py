@@ -12,19 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from torch.utils.data import DataLoader
 
-torch = pytest.importorskip("torch", reason="makes tensors of images")
-timm = pytest.importorskip("timm", reason="preprocesses images for its models")
-torchvision = pytest.importorskip("torchvision", reason="preprocesses images for its models")
-
-from torch.utils.data import DataLoader  # noqa: E402
-
-from tests.evaluation.refusals import refusal  # noqa: E402
-from tests.evaluation.small_models import MEAN, PREPROCESSING, STD, of_three  # noqa: E402
-from tests.sentences import stops  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.images import SplitImages  # noqa: E402
-from unknown_detection.evaluation.models.preprocessing import (  # noqa: E402
+from tests.evaluation.extra import timm, torch, torchvision
+from tests.evaluation.refusals import refusal
+from tests.evaluation.small_models import MEAN, PREPROCESSING, STD, of_three
+from tests.sentences import stops
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.images import SplitImages
+from unknown_detection.evaluation.models.preprocessing import (
     Preprocessing,
     _collate,
     load_batches,

@@ -6,21 +6,17 @@ import pickle
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="opens torch models")
-timm = pytest.importorskip("timm", reason="opens timm's models")
-torchvision = pytest.importorskip("torchvision", reason="opens torchvision's models")
-safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as safetensors")
-
-from tests.evaluation.models.test_weights import Executes  # noqa: E402
-from tests.evaluation.samples import picture  # noqa: E402
-from tests.evaluation.small_models import of_seed  # noqa: E402
-from tests.hf_scripts.samples import make_release  # noqa: E402
-from tests.sentences import assert_sentence, stops  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
-from unknown_detection.evaluation.models.models import open_model  # noqa: E402
-from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
+from tests.evaluation.extra import safetensors, timm, torch, torchvision
+from tests.evaluation.models.test_weights import Executes
+from tests.evaluation.samples import picture
+from tests.evaluation.small_models import of_seed
+from tests.hf_scripts.samples import make_release
+from tests.sentences import assert_sentence, stops
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.models.models import open_model
+from unknown_detection.evaluation.scoring.scores import read_scores
 
 NAME = "test_resnet.r160_in1k"  # a tenth of a megabyte in timm's own tests, with ImageNet-1k's 1,000 classes
 REPOSITORY = f"timm/{NAME}"

@@ -8,15 +8,11 @@ import random
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="loads weights of torch models")
-safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as safetensors")
-
-from torch import nn  # noqa: E402
-
-from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
-from tests.sentences import stops  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models.weights import load_weights, model_digest, read_state_dict  # noqa: E402
+from tests.evaluation.extra import nn, torch
+from tests.evaluation.small_models import cnn, of_seed
+from tests.sentences import stops
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.weights import load_weights, model_digest, read_state_dict
 
 
 @pytest.fixture
