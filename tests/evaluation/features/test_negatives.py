@@ -177,7 +177,9 @@ def test_ids_are_not_what_prompts_say(tmp_path):
     named = ["class_id", "class_name"]
     rows = pa.table([ids, ["crane", "dial_phone", "crane", "wig"]], named)
     other = pa.table([["n02", "n9"], ["crane", "grille"]], named)
-    release = SimpleNamespace(splits=lambda config: ["test", "near_ood"], rows=lambda _, split: of[split])
+    release = SimpleNamespace(
+        pairs=lambda configs: [("c", "test"), ("c", "near_ood")], rows=lambda _, split: of[split]
+    )
     of = {"test": rows, "near_ood": other}
     assert class_texts(release, ["c"], ids) == ("crane", "dial phone", "crane", "wig")
 

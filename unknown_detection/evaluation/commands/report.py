@@ -44,7 +44,7 @@ from unknown_detection.help import ESSENTIALS, helpful
     "the one that each config was made for.",
 )
 @options.figures
-@options.of(options.REPORT, "--out", type=options.FOLDER, required=True)
+@options.of(options.REPORT, "--out", type=click.Path(path_type=Path), required=True)
 @options.of(options.REPORT, "--csv", is_flag=True)
 @options.of(options.REPORT, "--latex", is_flag=True)
 @options.quiet

@@ -25,7 +25,7 @@ from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.files import VERIFY
 from unknown_detection.evaluation.models.models import Model, open_model
 from unknown_detection.evaluation.models.text import Texts, has_texts, texts_of
-from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
+from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.terminal.interrupts import stopping_says
 from unknown_detection.terminal.progress import Log, bar
 from unknown_detection.words import first_few, quantity
@@ -138,7 +138,7 @@ def extract(
     if of_all is None or int(of_all[1]) > int(of_all[2]):
         raise EvaluationError(f"A share is the K-th of N parts as K/N, such as 1/4; found {share}. Give another.")
     opened = load(release)
-    chosen = choose_splits({config: opened.splits(config) for config in opened.configs}, splits, opened.name)
+    chosen = opened.choose(splits)
     names = _one_label_set(opened, [config for config, _ in chosen])
     for keyword, path in (("weights", weights), ("classes", classes)):
         if not isinstance(path, str | Path | None):
@@ -215,11 +215,10 @@ def class_texts(
     configs; or as a file says, a CSV with the columns class,name.
     """
     texts = {name: name for name in names}
-    for config in configs:
-        for split in release.splits(config):
-            rows = release.rows(config, split).select(["class_id", "class_name"])
-            rows = rows.filter(pc.is_in(rows["class_id"], value_set=pa.array(names)))
-            texts |= dict(zip(*rows.to_pydict().values(), strict=True))
+    for key in release.pairs(configs):
+        rows = release.rows(*key).select(["class_id", "class_name"])
+        rows = rows.filter(pc.is_in(rows["class_id"], value_set=pa.array(names)))
+        texts |= dict(zip(*rows.to_pydict().values(), strict=True))
     if file is not None:
         given = {cells["class"]: cells["name"] for _, cells in read_csv(file, ("class", "name"), "Write it so.")}
         require_known("class of the release", given, texts)
@@ -240,9 +239,8 @@ def _check_accuracy(store: FeatureStore, keys: Sequence[Key], accept: bool, log:
 
 def identify(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
     """Return the identity of a model's features of a release."""
-    keys = [(config, split) for config in release.configs for split in release.splits(config)]
     texts, prompts = texts_of(model.module)
-    sides = {"/".join(key): release.prepared(*key) for key in keys}
+    sides = {"/".join(key): release.prepared(*key) for key in release.pairs()}
     return Identity(
         release_digest=release.digest,
         model=model.name,
