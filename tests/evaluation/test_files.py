@@ -73,9 +73,3 @@ def test_tables_that_cannot_be_used(tmp_path, make):
 def test_text_that_is_no_utf_8(tmp_path):
     pq.write_table(pa.table({"a": NOT_UTF8}), tmp_path / "x.parquet")
     assert "Invalid UTF8" in refusal(read_untrusted, tmp_path / "x.parquet", "it")
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" * 3, b"PARE" * 3, b"x" * 1000])
-def test_what_is_no_parquet(tmp_path, content):
-    (tmp_path / "x.parquet").write_bytes(content)
-    assert refusal(read_untrusted, tmp_path / "x.parquet", "it").startswith("Cannot read it as Parquet: ")

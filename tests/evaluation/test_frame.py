@@ -101,14 +101,6 @@ def test_scores_without_provenance_may_lack_the_fit_half_of_a_split_and_no_other
     assert "1 id (t0)" in refusal(scores(["n0", "t1", other]), third)
 
 
-def test_ids_that_are_missing_of_no_row_or_there_twice_are_counted_and_named():
-    of_two = scores(["t0", "n0", "t1", "t0", "n0"], detector=["msp"] * 3 + ["energy"] * 2)
-    assert_sentence(refusal(scores(["t0", "t1", "v0", "v1"])), "mine.csv", "msp", "n0", "c/near_ood")
-    assert_sentence(refusal(of_two), "energy", "t1")
-    assert_sentence(refusal(scores(["t0", "t1", "n0", "x", "x", "y"])), "2 ids (x, y)")
-    assert_sentence(refusal(scores(["t0", "t1", "n0", "t1"])), "mine.csv", "msp", "t1")
-
-
 def test_an_id_may_be_there_for_two_detectors():
     by_detector = joined(scores(["t0", "n0", "t1"] * 2, [0, 1, 2, 3, 4, 5.0], ["msp"] * 3 + ["energy"] * 3))
     assert list(by_detector) == ["msp", "energy"]

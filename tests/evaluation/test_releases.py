@@ -9,21 +9,18 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets import load_dataset
 from PIL import Image
 
 from tests import manifests
 from tests.builders.conftest import files_of
 from tests.evaluation.refusals import refusal
-from tests.hf_scripts.samples import LABELS, REPO, change_files, make_release, png, with_column
-from tests.manifests import entry_of, manifest_of
+from tests.hf_scripts.samples import REPO, change_files, make_release, png, with_column
+from tests.manifests import manifest_of
 from tests.sentences import assert_sentence
 from unknown_detection.evaluation import releases
-from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import Release, choose_splits, load
 
 SPLITS = {"bench/test": range(6), "bench/near_ood": range(4), "bench-train/train": range(100, 104)}
@@ -39,15 +36,6 @@ def folder(tmp_path_factory):
 def copy(folder, tmp_path):
     """A copy to spoil."""
     return shutil.copytree(folder, tmp_path / "copy")
-
-
-def test_what_a_folder_holds(folder):
-    release = load(str(folder))
-    assert release.configs == ("bench", "bench-train")
-    assert release.splits("bench") == ("near_ood", "test")
-    assert release.label_names("bench") == LABELS
-    assert release.revision is None
-    assert release.name == str(folder)
 
 
 def test_the_digest_is_over_all_split_digests(folder):
@@ -308,37 +296,3 @@ def test_rows_with_other_columns(copy, change):
     """Whoever writes the index may write its digest, too."""
     change_files(copy, "bench/test", change, files=("index",))
     assert "The rows of bench/test differ from the digest" in refusal(load(str(copy)).rows, "bench", "test")
-
-
-@pytest.mark.parametrize("listed", [True, False])
-@pytest.mark.parametrize("place", [4, 100, -100, -9, None])
-def test_damaged_indexes(copy, place, listed):
-    path = copy / "index" / "bench" / "test.parquet"
-    data = bytearray(path.read_bytes())
-    if place is None:
-        del data[len(data) // 2 :]
-    else:
-        data[place] ^= 0xFF
-    path.write_bytes(data)
-    if listed:
-        entry = entry_of(copy, path)
-        spoil(copy, lambda manifest: manifest["configs"]["bench"]["splits"]["test"].update(index=entry))
-    try:
-        assert len(load(str(copy)).rows("bench", "test")) == 6  # statistics are read by nobody
-        assert listed
-    except EvaluationError as error:
-        assert "\n" not in str(error)
-        assert "index/bench/test.parquet" in str(error) or "hf_scripts.verify" in str(error)
-
-
-def test_strangers_load_the_same_rows_with_datasets(folder, no_cache):
-    images = load(str(folder)).images("bench", "test")
-    rows = load_dataset(str(folder), "bench", split="test")
-    assert rows["id"] == images.rows["id"].to_pylist()
-    assert [row["image"].tobytes() for row in rows] == [row["image"].tobytes() for row in images]
-
-
-@pytest.fixture
-def no_cache(monkeypatch, tmp_path):
-    """Another folder for the cache of `datasets`, which may have the rows of a whole release of the same name."""
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

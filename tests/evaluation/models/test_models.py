@@ -38,24 +38,6 @@ def weights(tmp_path):
     return save
 
 
-def test_a_model_from_a_file(weights):
-    made = of_seed(small_models.cnn, num_classes=4)
-    model = open_model(f"{FILE}:cnn", weights(made), "abcd", device="cpu")
-    images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    outputs = model.forward(images)
-    with torch.no_grad():
-        first = made.layer1(images)
-        second = made.layer2(first).mean((2, 3))
-        assert torch.equal(outputs.blocks["layer1"], first.mean((2, 3)))
-        assert torch.equal(outputs.blocks["layer2"], second)
-        assert torch.equal(outputs.penultimate, second)
-        assert torch.equal(outputs.logits, made(images))
-    assert np.array_equal(model.head.weight, made.fc.weight.detach().numpy())
-    assert np.array_equal(model.head.bias, made.fc.bias.detach().numpy())
-    assert not model.module.training
-    assert not any(parameter.requires_grad for parameter in model.module.parameters())
-
-
 def test_a_model_that_is_another_at_every_call_is_refused(weights):
     path = weights(of_seed(small_models.noisy, num_classes=4))
     with stops(EvaluationError):

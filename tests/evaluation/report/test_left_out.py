@@ -84,18 +84,10 @@ def test_the_results_say_how_many_rows_each_figure_lacks_and_of_which_table(judg
     assert (far["n_known"], far["n_unknown"], far["left_out"]) == (2, 2, 2)
     assert {line["left_out"] for line in lines(judged, rows="as_published")} == {0}
     assert len(lines(judged, rows="as_published")) == len(lines(judged, rows="without_duplicates"))
+    for place in ("The release has the digest", "Effect of duplicates on imagenet"):
+        assert "Figures without duplicates leave out 3 of 9 rows" in page_of(judged).rpartition(place)[2], place
     manifest = json.loads((judged.parent / "release" / "manifest.json").read_text(encoding="utf-8"))
     assert {line["duplicates_sha256"] for line in lines(judged)} == {manifest["duplicates"]["sha256"]}
-
-
-def test_the_report_counts_them_and_says_why(judged):
-    sentence = (
-        "Figures without duplicates leave out 3 of 9 rows, which are in a pair of the release's table of duplicates, "
-        "or made from such."
-    )
-    page = page_of(judged)
-    assert sentence in page.rpartition("The release has the digest")[2], "where it says what the figures are of"
-    assert sentence in page.rpartition("Effect of duplicates on imagenet")[2], "below the table, too"
 
 
 FAR = ("imagenet/far_ood_noise", "f0", "imagenet/far_ood_noise", "f1", 0.0)
