@@ -1,7 +1,6 @@
 """The steps as a new user calls them: objects, folders and files alike, one or several; wrong calls get a sentence."""
 
 import gc
-import re
 import subprocess
 import sys
 from functools import partial
@@ -105,17 +104,6 @@ def test_a_cache_is_not_used_for_the_same_weights_in_other_code(release, tmp_pat
     made.slope = 0.5
     message = refusal(ud.extract, made, release, f"{CONFIG}/test", **kept)
     assert_sentence(message)
-
-
-def test_the_receipt_says_whose_weights_and_what_is_known_of_the_preprocessing(release, model):
-    lines = []
-    ud.extract(model, release, f"{CONFIG}/test", preprocessing=eight, device="cpu", log=lines.append)
-    (weights,) = [line for line in lines if line.startswith("weights")]
-    (shown,) = [line for line in lines if line.startswith("input")]
-    assert weights.startswith("weights  held by the module, state_dict ")
-    assert "from eight, mean [0.0, 0.0, 0.0], " in shown.replace("-0.0", "0.0")
-    assert "size [8, 8], std [1.0, 1.0, 1.0]" in shown
-    assert any(line.startswith("accuracy ") for line in lines)
 
 
 def test_detectors_that_look_at_images_again_find_the_module_that_extracted_them(release, features, scores):
@@ -328,12 +316,6 @@ def test_two_models_of_one_class_are_two_and_seeds_of_one_are_not(release, featu
     runs[1].attrs["provenance"]["seed"] = 1
     (table,) = ud.report(runs, release, tmp_path / "report", plots=False).results
     assert {*table.mean.index} == {("msp", "Small"), ("knn", "Small")}
-
-
-def test_latex_has_the_names_of_papers(release, scores, tmp_path):
-    ud.report(scores, release, tmp_path / "report", plots=False, latex=True)
-    tables = [path.read_text(encoding="utf-8") for path in (tmp_path / "report" / "tables").glob("*.tex")]
-    assert {name for table in tables for name in re.findall(r"^(\w+) & \S", table, re.M)} == {"KNN", "MSP"}
 
 
 def test_one_detector_needs_no_list(features, scores):

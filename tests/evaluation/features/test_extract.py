@@ -16,7 +16,7 @@ from tests.evaluation import small_models
 from tests.evaluation.extra import timm, torch
 from tests.evaluation.refusals import refused
 from tests.evaluation.report.as_text import page_of
-from tests.evaluation.samples import CONFIG, fitted, small_release
+from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release
 from tests.evaluation.small_models import of_seed
 from tests.sentences import assert_sentence
 from tests.unknown_detection.terminal.running import interrupted

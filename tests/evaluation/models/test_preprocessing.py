@@ -3,9 +3,7 @@
 import hashlib
 import io
 import pickle
-import struct
 import warnings
-import zlib
 
 import numpy as np
 import pyarrow as pa
@@ -151,21 +149,6 @@ def test_prepared_images_are_what_is_stored_or_resized_whole(side):
         prepared(picture(9, 8))
 
 
-def chunk(name, data):
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
-def png_of_size(width, height):
-    """A PNG that claims a size, and has pixels for a few rows."""
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(bytes(1000)))
-        + chunk(b"IEND", b"")
-    )
-
-
 def small():
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8)).save(buffer, "JPEG", exif=Image.Exif())
@@ -188,34 +171,20 @@ def load(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (png_of_size(50_000, 50_000), "exceeds limit"),  # Pillow's error
-        (png_of_size(10_001, 10_000), "more than any image of a source"),  # Pillow warns
-        (png_of_size(0, 5), ""),
-        (small()[:200], ""),
-        (b"", ""),
-        (b"GIF89a", ""),
-        (small().replace(b"\xff\xc0\x00\x11", b"\xff\xc0\x00\x01"), ""),
-    ],
-    ids=["50,000 x 50,000", "10,001 x 10,000", "0 x 5", "cut", "empty", "GIF", "short header"],
+    "data",
+    [small()[:200], b"", b"GIF89a", small().replace(b"\xff\xc0\x00\x11", b"\xff\xc0\x00\x01")],
+    ids=["cut", "empty", "GIF", "short header"],
 )
-def test_an_image_that_cannot_be_decoded_is_named(load, data, words):
-    with pytest.raises(
-        EvaluationError,
-        match=rf"^The image of row a/b.png of bench/test in a release cannot be decoded: .*{words}.*\. Run",
-    ):
-        load(data)
+def test_an_image_that_cannot_be_decoded_is_named(load, data):
+    """`tests/builders/release/test_images.py` has the kinds."""
+    assert "The image of row a/b.png of bench/test in a release cannot be decoded: " in refusal(load, data)
 
 
-@pytest.mark.parametrize(("kind", "form", "mode"), [("u2", "PNG", "I;16"), ("f4", "TIFF", "F")])
-def test_an_image_of_more_than_8_bits_is_named(load, kind, form, mode):
+@pytest.mark.parametrize(("kind", "form"), [("u2", "PNG"), ("f4", "TIFF")])
+def test_an_image_of_more_than_8_bits_is_named(load, kind, form):
     encoded = io.BytesIO()
     Image.fromarray(np.full((8, 8), 30_000, kind)).save(encoded, form)
-    sentence = (
-        rf"^The image of row a/b.png of .* cannot be decoded: it has values of more than 8 bits, mode {mode}; save"
-    )
-    with pytest.raises(EvaluationError, match=sentence):
+    with stops(EvaluationError, "a/b.png", "8 bits"):
         load(encoded.getvalue())
 
 

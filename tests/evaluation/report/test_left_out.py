@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -169,25 +168,6 @@ def test_figures_without_overlap_are_those_by_hand_and_the_report_says_what_is_l
         "the column id_overlap. Nothing is left of imagenet/far_ood_noise."
     )
     assert sentence in page_of(out).rpartition("Effect of overlap on imagenet")[2]
-
-
-def test_openoods_demo_has_figures_with_and_without_its_kin_of_known_classes(openood_release, tmp_path):
-    """The AUROC of SSB-hard by all pairs of a known and an unknown score; 192 of its 980 classes are kin."""
-    splits = ("test", "ssb_hard", "ninco")
-    index = {
-        name: pq.read_table(openood_release / "index" / "openood-imagenet1k" / f"{name}.parquet") for name in splits
-    }
-    ids = [source_id for table in index.values() for source_id in table["id"].to_pylist()]
-    scores = dict(zip(ids, np.random.default_rng(0).permutation(len(ids)) / len(ids), strict=True))
-    asked = ",".join(f"openood-imagenet1k/{name}" for name in splits)
-    out = report(tmp_path, openood_release, "--splits", asked, "--protocol", "openood", scores=scores)
-    known, unknown = (np.array([scores[id_] for id_ in index[name]["id"].to_pylist()]) for name in splits[:2])
-    apart = index["ssb_hard"]["id_overlap"].is_null().to_numpy()
-    for rows, left in (("as_published", unknown), ("without_overlap", unknown[apart])):
-        (line,) = lines(out, rows=rows, setting="standard", unknown="ssb_hard", metric="auroc", statistic="")
-        assert line["value"] == pytest.approx((left[:, None] > known).mean(), abs=1e-12)
-        assert (line["n_known"], line["n_unknown"], line["left_out"]) == (1_791, len(left), 980 - len(left))
-    assert len(left) == 980 - 192
 
 
 def test_the_page_says_which_classes_could_not_be_compared_before_the_figures(tmp_path):
