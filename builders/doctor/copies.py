@@ -97,8 +97,8 @@ def _recognised(place: Path, sources: Sequence[Source]) -> Recognised:
     for folder in (place, *place.absolute().parents[:2]):
         if (folder / MANIFEST).is_file() and (folder / "index").is_dir():
             raise BuildError(
-                f"{folder} is a release, not a copy of a source. Check it with python -m hf_scripts.verify {folder}, or "
-                "compare it with another one by python -m builders.commands.compare."
+                f"{folder} is a release, not a copy of a source. Check it with python -m hf_scripts.verify {folder}, "
+                "or compare it with another one by python -m builders.commands.compare."
             )
     inside = "" if place.is_dir() else place.name
     found, refusals = _candidates(place if place.is_dir() else place.parent, inside, sources)

@@ -106,13 +106,9 @@ def _indexed(home: Home, images: Path, labels: Path) -> PartitionIndex:
         raise BuildError(f"{TITLE}: {images} lies there without {labels.name}. Put both files into one folder.")
     with opened(images) as file:
         count, *shape = idx.read_header(file, 3)
-<<<<<<< HEAD:builders/sources/mnist.py
         if not images.name.endswith(".gz"):  # of a packed one, the end is only known when all is unpacked
             idx.check_length(file, (count, *shape))
-    with _opened(labels) as file:
-=======
     with opened(labels) as file:
->>>>>>> way6:builders/sources/datasets/mnist.py
         digits = idx.read_array(file, 1)
     if tuple(shape) != GREY28:
         raise unusable(images, f"has images of {shape[0]:,} x {shape[1]:,} pixels instead of 28 x 28")
