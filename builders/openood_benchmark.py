@@ -32,24 +32,24 @@ from builders.declare import papers
 from builders.declare.benchmark import Benchmark, Variant
 from builders.declare.quotas import AllImages, Listed, Rest
 from builders.declare.splits import AllClasses, ChosenClasses, Classes, ClassesOf, Config, PaperCount, Split
-from builders.sources.cifar10 import CIFAR10
-from builders.sources.cifar100 import CIFAR100
-from builders.sources.dtd import DTD
-from builders.sources.imagenet import IMAGENET
-from builders.sources.imagenet21k import IMAGENET21K
-from builders.sources.imagenet_c import IMAGENET_C
-from builders.sources.imagenet_es import IMAGENET_ES
-from builders.sources.imagenet_r import IMAGENET_R
-from builders.sources.imagenet_v2 import IMAGENET_V2
-from builders.sources.inaturalist import INATURALIST
-from builders.sources.mnist import MNIST
-from builders.sources.mos_sun import MOS_SUN
-from builders.sources.ninco import NINCO
-from builders.sources.openimage_o import OPENIMAGE_O
-from builders.sources.places365 import PLACES365
-from builders.sources.sun397 import SUN397
-from builders.sources.svhn import SVHN
-from builders.sources.tiny_imagenet import TINY_IMAGENET
+from builders.sources.datasets.cifar10 import CIFAR10
+from builders.sources.datasets.cifar100 import CIFAR100
+from builders.sources.datasets.dtd import DTD
+from builders.sources.datasets.imagenet import IMAGENET
+from builders.sources.datasets.imagenet21k import IMAGENET21K
+from builders.sources.datasets.imagenet_c import IMAGENET_C
+from builders.sources.datasets.imagenet_es import IMAGENET_ES
+from builders.sources.datasets.imagenet_r import IMAGENET_R
+from builders.sources.datasets.imagenet_v2 import IMAGENET_V2
+from builders.sources.datasets.inaturalist import INATURALIST
+from builders.sources.datasets.mnist import MNIST
+from builders.sources.datasets.mos_sun import MOS_SUN
+from builders.sources.datasets.ninco import NINCO
+from builders.sources.datasets.openimage_o import OPENIMAGE_O
+from builders.sources.datasets.places365 import PLACES365
+from builders.sources.datasets.sun397 import SUN397
+from builders.sources.datasets.svhn import SVHN
+from builders.sources.datasets.tiny_imagenet import TINY_IMAGENET
 from unknown_detection.commands import run_builder
 
 LABELS = ClassesOf(IMAGENET)

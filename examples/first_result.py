@@ -29,7 +29,7 @@ import click
 import pandas as pd
 
 import unknown_detection as ud
-from unknown_detection.evaluation.protocols.openood import published_training
+from unknown_detection.evaluation.protocols.openood import published as published_rows
 
 EPOCHS = 100
 RESNET = f"{Path(__file__).with_name('train.py')}:resnet18_openood"
@@ -74,7 +74,7 @@ def of_openood(checkpoint: Path, out: Path) -> Path:
     """Write OpenOOD's checkpoint with torchvision's names: a block's shortcut is its downsample there."""
     from safetensors.torch import save_file
 
-    from unknown_detection.evaluation.models.blueprints import read_state_dict
+    from unknown_detection.evaluation.models.weights import read_state_dict
 
     named = {name.replace(".shortcut.", ".downsample."): of for name, of in read_state_dict(checkpoint).items()}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def compare(figures: pd.DataFrame, config: str) -> pd.DataFrame:
     """Return our means over the near and the far splits beside the leaderboard's, in percent."""
     each = figures[figures["split"] != "mean"]
     means = each.pivot_table(index="detector", columns="role", values="AUROC", aggfunc="mean") * 100
-    published = published_training(config)
+    published = published_rows(config)
     table = pd.DataFrame(index=[name for name in published.index if name in means.index])
     table.index.name = "detector"
     for name in ("near", "far"):
@@ -236,7 +236,7 @@ def main(
     )  # fmt: skip
     table = compare(done.figures, config)
     table.to_csv(trained / "comparison.csv")
-    right, published = accuracy(done.features, f"{config}/test"), published_training(config).loc["msp"]
+    right, published = accuracy(done.features, f"{config}/test"), published_rows(config).loc["msp"]
     click.echo(table.to_string())
     click.echo(
         f"accuracy on test: {right:.2f}, published {published['accuracy']:.2f} ± {published['accuracy_deviation']:.2f}"

@@ -214,9 +214,10 @@ class Split:
         return self.generator or OF_ARRAYS.get(self.source.arrays)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
-        """The split's source, and if it takes another source's originals, that one too."""
-        return (self.source,) if self.originals is None else (self.source, self.originals.source)
+    def sources(self) -> dict[Source, tuple[str, ...]]:
+        """The partitions of the split's source, and if it takes another source's originals, of that one too."""
+        originals = {} if self.originals is None else {self.originals.source: self.originals.partitions}
+        return {self.source: self.partitions, **originals}
 
     @property
     def is_named(self) -> bool:

@@ -16,8 +16,8 @@ from click.testing import CliRunner  # noqa: E402
 
 from examples import first_result, train  # noqa: E402
 from tests.examples.test_train import training  # noqa: E402
-from unknown_detection.evaluation.models.blueprints import read_state_dict  # noqa: E402
-from unknown_detection.evaluation.protocols.openood import published_training  # noqa: E402
+from unknown_detection.evaluation.models.weights import read_state_dict  # noqa: E402
+from unknown_detection.evaluation.protocols.openood import published  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -37,7 +37,7 @@ def test_the_demo_runs_all_steps_once_and_writes_ours_beside_the_leaderboards(tm
     assert "95.06 ± 0.30" in done.output, "the leaderboard's accuracy on CIFAR-10"
     with (tmp_path / "tiny-on-cifar10" / "comparison.csv").open(newline="") as opened:
         table = {line["detector"]: line for line in csv.DictReader(opened)}
-    rows = published_training("openood-cifar10")
+    rows = published("openood-cifar10")
     assert table.keys() == {*first_result.OF_DEMO.split(",")}
     for detector, line in table.items():
         assert float(line["published near"]) == rows.near_auroc[detector]

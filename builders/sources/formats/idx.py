@@ -3,7 +3,7 @@
 All numbers are big-endian: two bytes of zero, the type (8 for bytes), the number of dimensions, then 32 bits for each
 size (LeCun, Cortes and Burges, "The MNIST database of handwritten digits", at the end of the page).
 
-Tested by `tests/builders/sources/test_mnist.py`.
+Tested by `tests/builders/sources/datasets/test_mnist.py`.
 """
 
 from __future__ import annotations
