@@ -276,7 +276,10 @@ class _Selection:
             for number, column in enumerate((ID_OVERLAP, ID_OVERLAP_KIND)):
                 of_class[column.name] = [known[name][number] if name in known else None for name in class_ids]
         source_ids, class_of_row = index.values("source_id", rows), pa.array(index.class_codes[rows])
-        values = {"source_id": source_ids, "id": row_ids(split, source_ids)}
+        values = {
+            "source_id": source_ids,
+            "id": row_ids(split, source_ids),
+        }
         for column in config.source_columns:
             if column in split.source.columns:
                 values[column.name] = index.values(column.name, rows)
