@@ -157,9 +157,10 @@ def test_a_copy_against_a_release_of_it(demo, imagenet_release, tmp_path):
 
 
 def test_a_release_is_not_taken_for_a_copy(imagenet_release):
-    """It was taken for ImageNet-1k's Parquet."""
-    with stops(BuildError, f"{imagenet_release} is a release", f"verify {imagenet_release}", "compare"):
-        ud.doctor(imagenet_release)
+    """It was taken for ImageNet-1k's Parquet; and so was its folder of shards."""
+    for place in (imagenet_release, imagenet_release / "data", imagenet_release / "data/imagenet"):
+        with stops(BuildError, f"{imagenet_release} is a release", f"verify {imagenet_release}", "compare"):
+            ud.doctor(place)
 
 
 @pytest.mark.parametrize(
