@@ -91,7 +91,8 @@ class ScanTask:
         for file in dict.fromkeys(self.files):
             try:
                 status = os.stat(f"{self.root}{os.sep}{file}")  # noqa: PTH116  a Path costs more than the call
-                lines.append(f"{file} {status.st_size} {status.st_mtime_ns}")
+                # Whoever puts another file in its place can keep size and time, but not the time of that change.
+                lines.append(f"{file} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}")
             except OSError as error:
                 lines.append(f"{file} {error.errno}")
         return hashlib.sha256("\n".join([*lines, *self.files]).encode("utf-8", "surrogateescape")).hexdigest()

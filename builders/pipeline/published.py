@@ -21,7 +21,7 @@ from builders.errors import BuildError, first_line, one_line
 from builders.generate.contract import Generator, identity_differences
 from builders.generate.sealed import residual_opener
 from builders.pipeline.repeated import Repeated, RepeatedFile
-from builders.release.digests import rows_digest
+from builders.release.digests import file_sha256, rows_digest
 from builders.release.entries import ConfigEntry, FileEntry, GeneratorEntry, Manifest, PartEntry, SplitEntry
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
@@ -184,7 +184,9 @@ class Published:
             for folder, shards in (("data", entry.data if key in self.recorded else ()), ("sealed", entry.sealed)):
                 for place in enumerate(shards):
                     files.setdefault(key, []).append(RepeatedFile(folder, *place, len(shards), self.copy_file))
-        lines = read_excluded(self.root / self.entry.excluded.path)
+        lines = read_excluded(self._listed(self.entry.excluded))
+        if self.manifest.duplicates is not None:
+            self._listed(self.manifest.duplicates)
         return Repeated(
             manifest=self.manifest,
             rows={key: self.rows(key) for key in self.splits},
@@ -192,6 +194,16 @@ class Published:
             files=files,
             duplicates=(Layout(self.root).duplicates,),
         )
+
+    def _listed(self, file: FileEntry) -> Path:
+        """Return the path of a table of the release, after comparing it with the manifest."""
+        path = self.root / file.path
+        if not path.is_file() or file_sha256(path) != file.sha256:
+            raise BuildError(
+                f"The published file {file.path} is not in {self.root}, or not as its manifest lists it (SHA-256 "
+                f"{file.sha256}). Fetch the release again."
+            )
+        return path
 
     def copy_file(self, file: FileEntry, target: Path) -> None:
         """Copy a file of the release to a path, downloading it if necessary."""
@@ -219,7 +231,7 @@ class Published:
         if not path.is_file():
             raise BuildError(f"The published index {split.index.path} is not in {self.root}. Fetch it again.")
         try:
-            rows = read_parquet(path)
+            rows = read_parquet(path, sha256=split.index.sha256)
             rows.validate(full=True)  # which finds text that is not UTF-8
         except UNREADABLE as error:
             raise BuildError(

@@ -89,9 +89,12 @@ def rgb_images(root: Path, key: str, split: SplitEntry, rows: Rows) -> Iterator[
 
 
 def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
-    """Read columns of a split's index and check that only nullable ones lack values, and that roles are known."""
+    """Read columns of a split's index, which is the file that the manifest lists.
+
+    Only nullable columns lack values, and roles are known.
+    """
     path = root / split.index.path
-    with _opened(path, names, whole=True) as opened:
+    with _opened(path, names, sha256=split.index.sha256) as opened:
         if (count := opened.metadata.num_rows) != split.rows:
             raise BuildError(
                 f"{path} has {count:,} rows, not {split.rows:,} as manifest.json says. Build the release again."
@@ -106,10 +109,10 @@ def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, names: Sequence[str], *, whole: bool = False) -> Iterator[pq.ParquetFile]:
-    """Open a file of the release that has some columns, of which rows are read, or with `whole` all of them."""
+def _opened(path: Path, names: Sequence[str], *, sha256: str = "") -> Iterator[pq.ParquetFile]:
+    """Open a file of the release that has some columns, of which rows are read, or with its `sha256` all of them."""
     try:
-        with open_parquet(path, "whole") if whole else open_streamed(path) as opened:
+        with open_parquet(path, "whole", sha256=sha256) if sha256 else open_streamed(path) as opened:
             schema = opened.schema_arrow
             for name in names:
                 kind = schema.field(name).type if name in schema.names else None

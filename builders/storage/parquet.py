@@ -8,6 +8,7 @@ plan lie in temporary Arrow files instead of in memory.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
 from collections import Counter
@@ -34,26 +35,38 @@ _BATCH_ROWS = 1 << 14
 """Rows of a batch of an Arrow file, which is what a task reads at least: a megabyte or two of a plan."""
 
 
-def open_parquet(path: Path, part: str = "ranges", **options: Any) -> pq.ParquetFile:
+def open_parquet(path: Path, part: str = "ranges", *, sha256: str = "", **options: Any) -> pq.ParquetFile:
     """Open a Parquet file, a context manager; raises one of `UNREADABLE` if that cannot be done.
 
     `part` is what is read: `schema`, `whole` or some `ranges`. From a store the first two take one request. `options`
-    are those of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
+    are those of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers. With
+    `sha256`, which somebody lists, another file is refused; it is read as a whole.
     """
     try:
         if isinstance(path, ObjectPath):
-            return checked(_requested(path, part, options))
+            return checked(_requested(path, "whole" if sha256 else part, options, sha256))
         refuse_irregular(path, path.stat().st_mode)
+        if sha256:
+            with path.open("rb") as file:
+                _compare_digest(hashlib.file_digest(file, "sha256").hexdigest(), sha256)
         # Of a relative path, pyarrow takes ~ for a home folder.
         return checked(pq.ParquetFile(path.absolute(), **options))
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid("the name of a column is not UTF-8 text") from error
 
 
-def _requested(path: Any, part: str, options: dict[str, Any]) -> pq.ParquetFile:
+def _compare_digest(found: str, listed: str) -> None:
+    if found != listed:
+        raise pa.ArrowInvalid("its SHA-256 is not the one that manifest.json lists")
+
+
+def _requested(path: Any, part: str, options: dict[str, Any], sha256: str) -> pq.ParquetFile:
     """Open a Parquet file in a store, in one request for the `schema` or the `whole`."""
     if part == "whole":
-        return pq.ParquetFile(pa.BufferReader(path.read_bytes()))
+        data = path.read_bytes()
+        if sha256:
+            _compare_digest(hashlib.sha256(data).hexdigest(), sha256)
+        return pq.ParquetFile(pa.BufferReader(data))
     if part == "schema":
         # A file with a longer footer, or a damaged one, is read as a whole.
         with contextlib.suppress(pa.ArrowInvalid):

@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, first_line, one_line
 from builders.release import images
-from builders.release.digests import IDENTITY, rows_digest
+from builders.release.digests import IDENTITY, file_sha256, rows_digest
 from builders.release.entries import ConfigEntry, SplitEntry
 from builders.release.schema import arrow_schema, without_values
 from builders.storage.parquet import UNREADABLE, open_streamed, row_batches
+from hf_scripts.checks.index_walk import IndexWalk
 from hf_scripts.exports.names import extension
 
 _BATCH_ROWS = 64
@@ -42,26 +43,39 @@ class ImageRow:
 
 
 def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry) -> None:
-    """Check the columns, cells and digest of the rows of `key` against the manifest, without reading images."""
-    expected = arrow_schema(config.label_names, config.columns)
-    parts = []
-    for file in split.data:
-        with _shard(root, file.path) as parquet:
-            if not parquet.schema_arrow.equals(expected):
-                names = sorted({column.name for column in {*parquet.schema_arrow} ^ {*expected}})
-                shown = one_line(", ".join(names)) or "the order of columns"
-                raise _damaged(
-                    root, f"{root / file.path} has other columns than manifest.json says, or of other types: {shown}"
-                )
-            for batch in row_batches(parquet, _INDEX_BATCH_ROWS, [name for name in expected.names if name != "image"]):
-                batch.validate(full=True)  # text that is not UTF-8
-                if empty := without_values(batch, config.columns):
-                    raise _damaged(root, f"{root / file.path} has rows without a value in the column {empty[0]}")
-                parts.append(batch.select(IDENTITY))
+    """Check the columns, cells and digest of the rows of `key` against manifest and index, without reading images."""
+    expected, index, first = arrow_schema(config.label_names, config.columns), root / split.index.path, 0
+    parts, others = [], ""
+    if not index.is_file() or file_sha256(index) != split.index.sha256:
+        raise _damaged(root, f"{index} is not the file that manifest.json lists")
+    of_index = arrow_schema(config.label_names, config.columns, image=False).remove_metadata()
+    with IndexWalk() as walk:
+        for file in split.data:
+            with _shard(root, file.path) as parquet:
+                if not parquet.schema_arrow.equals(expected):
+                    names = sorted({column.name for column in {*parquet.schema_arrow} ^ {*expected}})
+                    shown = one_line(", ".join(names)) or "the order of columns"
+                    raise _damaged(
+                        root,
+                        f"{root / file.path} has other columns than manifest.json says, or of other types: {shown}",
+                    )
+                for batch in row_batches(
+                    parquet, _INDEX_BATCH_ROWS, [name for name in expected.names if name != "image"]
+                ):
+                    batch.validate(full=True)  # text that is not UTF-8
+                    if empty := without_values(batch, config.columns):
+                        raise _damaged(root, f"{root / file.path} has rows without a value in the column {empty[0]}")
+                    rows = walk.rows(index, of_index, first, batch.num_rows)
+                    if rows is None or not pa.Table.from_batches([batch]).select(of_index.names).equals(rows):
+                        others = others or file.path
+                    first += batch.num_rows
+                    parts.append(batch.select(IDENTITY))
     digest = rows_digest(pa.Table.from_batches(parts, pa.schema([expected.field(name) for name in IDENTITY])))
     if digest != split.digest:
         wrong = f"have rows with digest {digest[:12]}, not {split.digest[:12]} as in its manifest"
         raise _damaged(root, f"The shards of {key} in {root} {wrong}")
+    if others:
+        raise _damaged(root, f"{root / others} has other rows than {split.index.path}")
 
 
 def read_image_rows(root: Path, key: str, split: SplitEntry) -> Iterator[ImageRow]:

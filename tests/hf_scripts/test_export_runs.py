@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.release.digests import rows_digest
 from hf_scripts.exports import targets
 from hf_scripts.exports.state import export_lock
 from tests.builders.conftest import files_of
@@ -24,6 +23,7 @@ from tests.hf_scripts.exporting import (
     TEST,
     copy,
     release,
+    replace_rows,
     run,
     splits_of,
     stamps,
@@ -366,6 +366,26 @@ def test_rows_that_are_not_those_of_the_manifest(copy, tmp_path, capsys):
     assert not list(tmp_path.rglob("*.jpg"))
 
 
+@pytest.mark.parametrize("of_index", [False, True], ids=["shard", "index"])
+def test_classes_that_are_not_those_of_the_manifest(copy, tmp_path, capsys, of_index):
+    """No digest of rows or images covers them: an image was in another class's folder."""
+
+    def moved(table):
+        classes = table["class_id"].to_pylist()
+        return samples.with_column(table, "class_id", [classes[1], *classes[1:]])
+
+    if of_index:
+        path = copy / splits_of(copy)[TEST]["index"]["path"]
+        table = moved(pq.read_table(path))
+        path.unlink()
+        pq.write_table(table, path)
+    else:
+        damaged_shard(copy, TEST, moved)
+    sentence = refused(capsys, copy, "imagefolder", tmp_path / "out", "--splits", TEST)
+    assert_sentence(sentence, TEST if of_index else f"data/{TEST}", "hf_scripts.verify", copy)
+    assert not list(tmp_path.rglob("*.jpg"))
+
+
 @pytest.mark.parametrize("chosen_format", FORMATS)
 def test_a_damaged_image_stops_the_export_which_goes_on_when_it_is_mended(
     chosen_format, release, copy, undisturbed, tmp_path, capsys
@@ -392,9 +412,7 @@ def test_an_image_of_a_format_that_no_folder_holds(copy, tmp_path, capsys):
         digests[3] = hashlib.sha256(data).hexdigest()
         return with_image(samples.with_column(table, "content_sha256", digests), 3, lambda _: data)
 
-    damaged_shard(copy, TEST, change)
-    digest = rows_digest(table_of(copy, TEST))
-    change_splits(copy, lambda splits: splits["test"].update(digest=digest))
+    replace_rows(copy, TEST, change(table_of(copy, TEST)))
     sentence = refused(capsys, copy, "openood", tmp_path / "out", "--splits", TEST)
     assert_sentence(sentence, "BMP", "TIFF", "255044462d312e37")
 

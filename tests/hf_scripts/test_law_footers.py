@@ -82,9 +82,10 @@ def test_a_column_and_a_row_group_that_claim_another_number_of_rows(folder, says
 
 
 def test_every_reader_of_a_release_refuses_it(folder):
-    layout, split = Layout(folder.root), read_manifest(folder.root).by_key()[TEST]
     for path in (SHARD.format(0), INDEX, PAIRS):
         lie(folder, path, {ROWS: more})
+    folder.render()
+    layout, split = Layout(folder.root), read_manifest(folder.root).by_key()[TEST]
     with stops(BuildError):
         read_pairs(layout.duplicates)
     with stops(BuildError):

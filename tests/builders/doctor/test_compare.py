@@ -14,7 +14,8 @@ import unknown_detection as ud
 from builders.commands.compare import main
 from builders.commands.doctor import main as doctor
 from builders.errors import BuildError
-from builders.release.manifest import read_manifest, write_manifest
+from builders.release.layout import Layout
+from builders.release.manifest import file_entry, read_manifest, write_manifest
 from tests.builders.trees import linked, replaced
 from tests.sentences import stops
 
@@ -29,6 +30,14 @@ def test_a_release_is_equal_to_itself(imagenet_release, capsys):
     out = capsys.readouterr().out.splitlines()
     assert "equal  imagenet/test" in out
     assert out[-1].startswith("equal: every one of ") and "no image was read" in out[-1]
+
+
+def with_split(manifest, **changes):
+    """A manifest with another entry of the split imagenet/test."""
+    config = manifest.configs["imagenet"]
+    splits = config.splits | {"test": msgspec.structs.replace(config.splits["test"], **changes)}
+    configs = manifest.configs | {"imagenet": msgspec.structs.replace(config, splits=splits)}
+    return msgspec.structs.replace(manifest, configs=configs, audits={})
 
 
 def other_bytes(release, root, change, move=False):
@@ -50,12 +59,8 @@ def other_bytes(release, root, change, move=False):
     ):
         path.unlink()
         pq.write_table(type(table).from_pydict({n: changed[n] for n in table.column_names}, table.schema), path)
-    other = msgspec.structs.replace(split, digest="0" * 64)
-    config = manifest.configs["imagenet"]
-    splits = config.splits | {"test": other}
-    configs = manifest.configs | {"imagenet": msgspec.structs.replace(config, splits=splits)}
     (root / "manifest.json").unlink()
-    write_manifest(root, msgspec.structs.replace(manifest, configs=configs, audits={}))
+    write_manifest(root, with_split(manifest, digest="0" * 64, index=file_entry(Layout(root), index)))
     return columns["id"][3], columns["id"][5]
 
 
@@ -87,12 +92,15 @@ def test_a_planted_altered_image_is_found_by_row(imagenet_release, altered):
 def changed_index(release, root, change):
     """Copy a release with other columns in the index of a split, which the digests in its manifest know nothing of."""
     shutil.copytree(release, root, copy_function=os.link, ignore=shutil.ignore_patterns(".state"))
-    path = root / read_manifest(root).configs["imagenet"].splits["test"].index.path
+    manifest = read_manifest(root)
+    path = root / manifest.configs["imagenet"].splits["test"].index.path
     rows = pq.read_table(path)
     columns = rows.to_pydict()
     change(columns)
     path.unlink()
     pq.write_table(rows.from_pydict(columns, rows.schema), path)
+    (root / "manifest.json").unlink()
+    write_manifest(root, with_split(manifest, index=file_entry(Layout(root), path)))
     return columns["id"][3]
 
 

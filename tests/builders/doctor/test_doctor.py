@@ -4,6 +4,7 @@ import functools
 import hashlib
 import io
 import json
+import os
 import shutil
 
 import numpy as np
@@ -272,17 +273,30 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(demo, tmp_path, cac
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "copy_side", stopped)  # after all was read
-        assert main([str(demo["dtd"]), "--workers", "1"]) == 130
-    kept = list(cache.rglob("*.arrow"))
-    assert kept
+    # Of links, another test's link to a file would be a change.
+    root = shutil.copytree(demo["dtd"], tmp_path / "copy")
+
+    def interrupt():
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "copy_side", stopped)  # after all was read
+            assert main([str(root), "--workers", "1"]) == 130
+        assert list(cache.rglob("*.arrow"))
+
+    interrupt()
     read = []
     whole = scan.image_facts
     monkeypatch.setattr(scan, "image_facts", lambda *args, **named: read.append(1) or whole(*args, **named))
-    assert main([str(demo["dtd"]), "--workers", "1"]) == 1  # the demo is small
+    assert main([str(root), "--workers", "1"]) == 1  # the demo is small
     assert not read
     assert not list(cache.rglob("*.arrow")), "what is finished is removed"
+    interrupt()
+    status, data = (root / ONE).stat(), (root / ONE).read_bytes()
+    (root / ONE).unlink()
+    (root / ONE).write_bytes(data[:-12] + b"\0" * 10 + data[-2:])
+    os.utime(root / ONE, ns=(status.st_atime_ns, status.st_mtime_ns))
+    read.clear()
+    assert main([str(root), "--workers", "1"]) == 1
+    assert read, "an image of the same size and time is another one"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -16,6 +17,7 @@ from builders.pipeline.run import write_release
 from tests.builders.conftest import files_of
 from tests.builders.planning import QUIET
 from tests.builders.trees import linked
+from tests.hf_scripts.samples import with_column
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, manifest_of, write_json
 from tests.sentences import assert_sentence, stops
@@ -131,6 +133,23 @@ def test_an_index_that_does_not_fit_its_manifest_or_these_tools_is_refused(
 ):
     with pytest.raises(BuildError, match=sentence):
         materialize(changed(published[config], tmp_path / "published", change, split)[0], demo, tmp_path / "out")
+
+
+@pytest.mark.parametrize("file", ["index/imagenet/test.parquet", "excluded/imagenet.csv", "duplicates/pairs.parquet"])
+def test_a_table_that_the_manifest_does_not_list_is_refused(published, demo, tmp_path, file):
+    """Cut behind its first line or row, or with other classes: the digest of the rows says nothing of it."""
+    root = linked(published["imagenet"].root, tmp_path / "published")
+    path = root / file
+    if path.suffix == ".csv":
+        changed, write = path.read_text().splitlines()[:-1], lambda lines: path.write_text("\n".join(lines) + "\n")
+    else:
+        table = pq.read_table(path)
+        rows = with_column(table, "class_name", ["other"] * len(table)) if "index" in file else table.slice(1)
+        changed, write = rows, lambda rows: pq.write_table(rows, path)
+    path.unlink()
+    write(changed)
+    with stops(BuildError, file):
+        materialize(Published(root, "imagenet"), demo, tmp_path / "out")
 
 
 def test_a_config_that_is_not_there_is_refused(published, demo, tmp_path):

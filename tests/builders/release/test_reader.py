@@ -58,6 +58,17 @@ def test_a_damaged_file_is_named_in_one_sentence(file, change, commands, said, t
         assert printed == "" and "Traceback" not in error, name
 
 
+def test_an_index_that_the_manifest_does_not_list(tmp_path, capsys):
+    """With other names of classes, which the digest of the rows does not cover."""
+    root = make_release(tmp_path / "release", SPLITS)
+    listed = (root / "manifest.json").read_bytes()
+    change_files(root, TEST, lambda table: with_column(table, "class_name", ["other"] * len(table)), ["index"])
+    (root / "manifest.json").write_bytes(listed)
+    for name in ("sheet", "report", "smoothness", "artifacts", "duplicates"):
+        assert COMMANDS[name](root) == 2, name
+        assert "its SHA-256 is not the one that manifest.json lists" in capsys.readouterr().err, name
+
+
 def test_a_sound_release_passes_them_all(tmp_path, capsys):
     root = make_release(tmp_path / "release", SPLITS)
     assert [run(root) for run in COMMANDS.values()] == [0] * len(COMMANDS)

@@ -13,7 +13,7 @@ import pytest
 
 from builders.release.entries import SourceEntry
 from builders.release.layout import Layout
-from builders.release.manifest import read_manifest
+from builders.release.manifest import file_entry, read_manifest
 from builders.release.tables import Exclusion, write_excluded
 from builders.report.page import page
 from tests.browser import WIDTHS, assert_nothing_overflows, look_at
@@ -131,7 +131,8 @@ def hostile(root):
     splits = {}
     for name, split in config.splits.items():
         part = msgspec.structs.replace(split.parts[0], why=HOSTILE, excluded_by_rule={HOSTILE: 3})
-        splits[name] = msgspec.structs.replace(split, parts=(part,), shortfalls=(HOSTILE,))
+        index = file_entry(Layout(root), root / split.index.path)
+        splits[name] = msgspec.structs.replace(split, parts=(part,), shortfalls=(HOSTILE,), index=index)
     config = msgspec.structs.replace(config, description=HOSTILE, splits=splits)
     return msgspec.structs.replace(
         manifest,

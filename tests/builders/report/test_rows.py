@@ -1,11 +1,13 @@
 from collections import Counter
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from builders.errors import BuildError
-from builders.release.manifest import read_manifest
+from builders.release.layout import Layout
+from builders.release.manifest import file_entry, read_manifest
 from builders.report.pictures import FIRST, read_split_rows
 
 KEY = "imagenet/near_ood"
@@ -40,6 +42,7 @@ def test_an_index_that_contradicts_the_manifest_is_refused(small, column, value,
     place = table.schema.get_field_index(column)
     changed = pa.array([value] * table.num_rows, table.schema.field(column).type)
     pq.write_table(table.set_column(place, table.schema.field(column), changed), path)
+    split = msgspec.structs.replace(split, index=file_entry(Layout(small), path))
     with pytest.raises(BuildError, match=reason) as refused:
         read_split_rows(small, "bench/test", split, set())
     assert "hf_scripts.verify" in str(refused.value)

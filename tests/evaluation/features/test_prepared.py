@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import PIL
 import pytest
 from PIL import Image
 
@@ -167,6 +168,13 @@ def test_batches_halve_when_memory_runs_out(runner, tmp_path, capsys):
 
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         fill(runner, fails, RowTable(tmp_path / "failed"), [SNOW], sizes.append)
+
+
+def test_other_decoders_are_another_environment(runner, monkeypatch):
+    """Rows of two versions of Pillow stood in one split, of which nothing was said."""
+    before = runner.environment()
+    monkeypatch.setattr(PIL, "__version__", "10.0.0")
+    assert {name for name, value in runner.environment().items() if value != before[name]} == {"images"}
 
 
 def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extract, model, tmp_path):

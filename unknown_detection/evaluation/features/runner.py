@@ -5,6 +5,7 @@ Tested by `tests/evaluation/features/test_extract.py` and `tests/evaluation/feat
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
 import sys
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 import pyarrow as pa
 import pyarrow.compute as pc
+from PIL import features
 
 from builders.executors.base import Executor, Resources, once_per_worker
 from builders.executors.base import Progress as TaskProgress
@@ -53,6 +56,13 @@ def default_workers() -> int:
     """
     count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
     return count if count > 1 else 0
+
+
+def _torchvision() -> str:
+    try:
+        return importlib.metadata.version("torchvision")
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
 
 
 def outputs_of(model: Model, images: Any, ids: Sequence[str] = ()) -> Columns:
@@ -148,6 +158,7 @@ class Runner:
             "threads": torch.get_num_threads() if device == "cpu" else 0,
             "torch": str(torch.__version__),
             "float32": FLOAT32,
+            "images": f"Pillow {PIL.__version__}, libjpeg {features.version('jpg')}, torchvision {_torchvision()}",
         }
 
     def preprocessing(self, key: Key) -> Preprocessing:

@@ -78,7 +78,7 @@ class RowTable:
                     others = differences(part.environment, environment)
                     raise EvaluationError(
                         f"Rows of {key} in {self.folder} were computed with {others}. Let all processes that fill a "
-                        "folder use the same device, batch size, threads and version of torch."
+                        "folder use the same device, batch size, threads and versions."
                     )
                 part.path.unlink()
         missing = np.flatnonzero(~self.has(key, ids, environment))

@@ -138,7 +138,7 @@ def score(
     }
     if len(environments) > 1:
         log(
-            "note: features were computed in several environments (device, batch size, threads or torch version), so "
+            "note: features were computed in several environments (device, batch size, threads or versions), so "
             f"rows of {' and '.join('/'.join(key) for key in environments.values())} may differ in their last digits"
         )
     used = {"fitted": scorer.words("train"), "tuned": scorer.words("validation")}
