@@ -9,11 +9,11 @@ Tested by `tests/builders/sources/test_mos.py`.
 from __future__ import annotations
 
 from builders.sources.base import Expected, PartitionIndex, Source
-from builders.sources.inaturalist import UNLISTED
+from builders.sources.datasets.inaturalist import UNLISTED
+from builders.sources.datasets.sun397 import SUN397
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree
-from builders.sources.sun397 import SUN397
 from taxonomy import lists
 
 _KEY = "mos_sun"

@@ -7,8 +7,8 @@ import operator
 
 import pyarrow.compute as pc
 
-from builders.sources import svhn
 from builders.sources.base import CopyLayout, Expected, Home, PartitionIndex, Source
+from builders.sources.datasets import svhn
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree

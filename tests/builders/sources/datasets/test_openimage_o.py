@@ -14,7 +14,7 @@ from tests.builders.broad_layouts import OPENOOD_IMAGES, OPENOOD_LISTS
 from tests.builders.trees import opened, refusal, tree
 from tests.sentences import assert_sentence
 
-REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "published"
+REFERENCE = Path(__file__).parents[5] / "shared" / "reference" / "published"
 published = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no published lists beside this checkout")
 A, B, C = (f"{number:016x}.jpg" for number in (1, 2, 3))
 IMAGE = encode_jpeg(draw_image(digest("a"), digest("b")))

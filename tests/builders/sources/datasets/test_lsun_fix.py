@@ -8,7 +8,7 @@ import pytest
 from builders.demo.images import encode_image
 from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray
-from builders.sources.lsun_fix import SCENES
+from builders.sources.datasets.lsun_fix import SCENES
 from tests.builders.trees import opened, refusal, tree
 from tests.sentences import assert_sentence
 

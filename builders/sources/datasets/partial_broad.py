@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source, partition_table
-from builders.sources.imagenet import classes
+from builders.sources.datasets.imagenet import classes
 from builders.sources.obtain import Mirror, Obtain
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import class_column, relative

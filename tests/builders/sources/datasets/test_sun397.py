@@ -1,7 +1,7 @@
 import pytest
 
 from builders.sources.base import Stray
-from builders.sources.sun397 import category_of
+from builders.sources.datasets.sun397 import category_of
 from taxonomy import tables
 from tests.builders.facets_layouts import sun397_archive, sun397_kaggle
 from tests.builders.trees import contents, link, opened, refusal, tree, write_tar

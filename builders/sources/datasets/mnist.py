@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gzip
-import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +16,10 @@ from builders.sources.base import GREY28, CopyLayout, Expected, Home, Licence, P
 from builders.sources.formats import idx
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
-from builders.sources.readers.arrays import in_owners_order, interleaved, mirrored, position_table
+from builders.sources.readers.arrays import in_owners_order, mirrored, position_table
 from builders.sources.readers.folders import relative
-from builders.storage.files import open_buffered
+from builders.sources.readers.mnist import TITLE, opened, unusable
 
-_TITLE = "MNIST"
 _CLASSES = tuple("0123456789")
 
 _PREFIX = {"train": "train", "test": "t10k"}
@@ -108,17 +103,19 @@ def _files(home: Home) -> PartitionIndex | None:
 
 def _indexed(home: Home, images: Path, labels: Path) -> PartitionIndex:
     if not labels.is_file():
-        raise BuildError(f"{_TITLE}: {images} lies there without {labels.name}. Put both files into one folder.")
-    with _opened(images) as file:
+        raise BuildError(f"{TITLE}: {images} lies there without {labels.name}. Put both files into one folder.")
+    with opened(images) as file:
         count, *shape = idx.read_header(file, 3)
-    with _opened(labels) as file:
+        if not images.name.endswith(".gz"):  # of a packed one, the end is only known when all is unpacked
+            idx.check_length(file, (count, *shape))
+    with opened(labels) as file:
         digits = idx.read_array(file, 1)
     if tuple(shape) != GREY28:
-        raise _other(images, f"has images of {shape[0]:,} x {shape[1]:,} pixels instead of 28 x 28")
+        raise unusable(images, f"has images of {shape[0]:,} x {shape[1]:,} pixels instead of 28 x 28")
     if len(digits) != count:
-        raise _other(labels, f"has {len(digits):,} labels for {count:,} images")
+        raise unusable(labels, f"has {len(digits):,} labels for {count:,} images")
     if len(digits) and digits.max() > 9:
-        raise _other(labels, f"has the label {digits.max()}, which is not from 0 to 9")
+        raise unusable(labels, f"has the label {digits.max()}, which is not from 0 to 9")
     table = position_table(home, digits.astype(np.int64), images, size=math.prod(GREY28))
     layout = f"idx file {relative(images, home.root)}"
     if images.name.endswith(".gz"):
@@ -128,39 +125,14 @@ def _indexed(home: Home, images: Path, labels: Path) -> PartitionIndex:
     return PartitionIndex(home.partition, layout, "span", table, form="grey28")
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open an idx file, packed or not, and turn errors of its reader into a `BuildError`."""
-    try:
-        with open_buffered(path) as file:
-            if path.name.endswith(".gz"):
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    yield io.BufferedReader(unpacked)
-            else:
-                yield file
-    except idx.IdxError as error:
-        raise _other(path, f"is no idx file of its name ({error})") from error
-
-
-def _other(path: Path, problem: str) -> BuildError:
-    return BuildError(f"{_TITLE}: {path} {problem}. Take the four files of the owners' names again.")
-
-
-def unpack_idx(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
-    """Yield the pixels of some rows of a packed idx file; see `builders.sources.unpack`."""
-    with _opened(path) as file:
-        images = idx.read_array(file, 3)
-    yield from interleaved(images, rows, path)
-
-
 def _parquet_codes(path: Path) -> Int64:
     """Return the labels of one file of the mirror, which keeps the order of the owners' files."""
-    return parquet.read_codes(_TITLE, path, _CLASSES)
+    return parquet.read_codes(TITLE, path, _CLASSES)
 
 
 MNIST = Source(
     key="mnist",
-    title=_TITLE,
+    title=TITLE,
     edition="MNIST (1998)",
     licence=Licence(
         name="none stated",

@@ -3,7 +3,7 @@
 Its 10,000 test images are not read, since their classes were never published. A validation image's class follows from
 its number (`tiny_imagenet_val.csv`), also in copies without the owner's list; a list that is there is compared.
 
-Tested by `tests/builders/sources/test_tiny_imagenet.py`.
+Tested by `tests/builders/sources/datasets/test_tiny_imagenet.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import one_line
-from builders.sources import imagenet
 from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source
+from builders.sources.datasets import imagenet
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import zips
 from builders.sources.readers.folders import child_names
@@ -214,4 +214,5 @@ TINY_IMAGENET = Source(
             f"a Hub mirror's data/valid-*.parquet (or validation-*, val-*){_NAMED}", _validation_mirror, "val"
         ),
     ),
+    one_size=(64, 64),
 )

@@ -49,6 +49,8 @@ def test_unpacked_files_are_read_where_they_lie(demo, tmp_path):
         (files(images=idx(PIXELS)[:10]), "(it begins with 00 00 08 03)"),
         (files(images=idx(PIXELS, kind=9)), "(it begins with 00 00 09 03)"),
         (files(images=idx(PIXELS[0])), "(it begins with 00 00 08 02)"),
+        (files(images=idx(PIXELS)[:-1]), "it has fewer than the 2,352 bytes that it announces"),
+        (files(images=idx(PIXELS) + b"x"), "it has more than the 2,352 bytes that it announces"),
         (files(images=idx(PIXELS[:, :20])), "has images of 20 x 28 pixels instead of 28 x 28"),
         (files(images=idx(PIXELS[:2])), "has 3 labels for 2 images"),
         (files(images=struct.pack(">HBB3I", 0, 8, 3, 10**9, 28, 28)), "it would have 1,000,000,000 x 28 x 28 bytes"),

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from builders.sources.base import Stray
-from builders.sources.coco2017 import OTHER, SEVERAL, classes
+from builders.sources.datasets.coco2017 import OTHER, SEVERAL, classes
 from builders.sources.registry import SOURCES
 from tests.builders.broad_layouts import coco2017_parquet
 from tests.builders.trees import link, opened, refusal, tree

@@ -1,6 +1,6 @@
 """ImageNet-1k: the training and validation images of ILSVRC 2012.
 
-Tested by `tests/builders/sources/test_imagenet.py` and `tests/builders/sources/test_lists.py`.
+Tested by `tests/builders/sources/datasets/test_imagenet.py` and `tests/builders/sources/test_lists.py`.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def _places(home: Home) -> Iterator[Path]:
 
 
 def _class_folders(home: Home) -> PartitionIndex | None:
-    in_places = (_images(home.partition).below(home, place) for place in _places(home))
-    return next(filter(None, in_places), None)
+    places = (home.folder / name for name in _FOLDERS[home.partition])
+    return next(filter(None, (_images(home.partition).below(home, place) for place in places)), None)
 
 
 def _flat(home: Home) -> PartitionIndex | None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.sources.imagenet_o import classes
+from builders.sources.datasets.imagenet_o import classes
 from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
@@ -10,7 +10,7 @@ from taxonomy.wordnet import nouns
 from tests.builders.trees import opened, refusal, tree, write_parquet
 from tests.sentences import assert_sentence
 
-FOLDERS = Path(__file__).parents[4] / "shared" / "reference" / "published" / "imagenet_o_200.txt"
+FOLDERS = Path(__file__).parents[5] / "shared" / "reference" / "published" / "imagenet_o_200.txt"
 TETRA = "n01443537/cardinal_tetra_Paracheirodon_axelrodi_0.99767953.JPEG"
 
 

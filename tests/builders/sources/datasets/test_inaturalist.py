@@ -8,7 +8,7 @@ from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.trees import tree
 
-REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "published"
+REFERENCE = Path(__file__).parents[5] / "shared" / "reference" / "published"
 published = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no published lists beside this checkout")
 
 # Of NINCO's table: the first name, and one of the ten images on which its authors saw an ImageNet-1k object.

@@ -9,7 +9,7 @@ import pytest
 
 from builders.demo.cifar100 import python2_pickle
 from builders.errors import BuildError
-from builders.sources import cifar100
+from builders.sources.datasets import cifar100
 from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS

@@ -3,7 +3,7 @@
 In the owners' archive two of the class folders, and their files, have spaces in their names; OpenOOD's copy has
 underscores there. An image's id is its path with underscores.
 
-Tested by `tests/builders/sources/test_ninco.py`.
+Tested by `tests/builders/sources/datasets/test_ninco.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 They are 3.75 million. Only the 10,000 that OpenOOD lists are indexed, each of another photograph. OpenOOD's copy has
 no folders of classes: an image's class is that of its photograph.
 
-Tested by `tests/builders/sources/test_imagenet_c.py`.
+Tested by `tests/builders/sources/datasets/test_imagenet_c.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import pyarrow.compute as pc
 
 from builders.sources.base import Expected, Home, Licence, PartitionIndex, Source
-from builders.sources.imagenet import classes
+from builders.sources.datasets.imagenet import classes
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import tars
 from builders.sources.readers.folders import child_names
@@ -141,5 +141,5 @@ IMAGENET_C = Source(
         ),
         _IMAGES.layout(f"the original archives {', '.join(_NAMES)}, read in place", _archives),
     ),
-    # No `shared_sides`: all its images have 224 x 224 pixels.
+    one_size=(224, 224),
 )

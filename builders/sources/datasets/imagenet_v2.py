@@ -4,7 +4,7 @@ Its folders are called by class index, 0 to 999, which is not the order of their
 twice under one address (tensorflow/datasets, issue 2888): for a while it had 20 images a class under other names, in
 folders by wnid. A complete copy is therefore compared with OpenOOD's list of files, by a digest of the names.
 
-Tested by `tests/builders/sources/test_imagenet_v2.py`.
+Tested by `tests/builders/sources/datasets/test_imagenet_v2.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Mapping
 
 from builders.sources.base import CopyLayout, Expected, Home, Licence, OtherDataError, PartitionIndex, Source
-from builders.sources.imagenet import class_indices, classes
+from builders.sources.datasets.imagenet import class_indices, classes
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 

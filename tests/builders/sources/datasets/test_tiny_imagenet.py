@@ -4,8 +4,8 @@ import collections
 
 import pytest
 
+from builders.sources.datasets.tiny_imagenet import validation_classes
 from builders.sources.registry import SOURCES
-from builders.sources.tiny_imagenet import validation_classes
 from tests.builders.layouts import TINY, tiny_imagenet_archive
 from tests.builders.trees import linked, opened, refusal, replaced, tree
 

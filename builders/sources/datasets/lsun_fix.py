@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources.base import RGB32, Expected, Home, Licence, OtherDataError, PartitionIndex, Source
-from builders.sources.lsun import LSUN
+from builders.sources.datasets.lsun import LSUN
 from builders.sources.obtain import Obtain
 from builders.sources.readers.patterns import ImageNames
 from builders.sources.readers.trees import Tree

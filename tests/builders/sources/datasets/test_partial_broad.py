@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.demo.containers import ORIGINALS, originals
+from builders.sources.datasets.partial_broad import ADVERSARIAL, SYNTHETIC, expected
 from builders.sources.opening import open_source
-from builders.sources.partial_broad import ADVERSARIAL, SYNTHETIC, expected
 from builders.sources.registry import SOURCES
 from tests.builders.trees import opened, refusal
 from tests.sentences import assert_sentence

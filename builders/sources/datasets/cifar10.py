@@ -20,7 +20,7 @@ from builders.sources.base import (
     Source,
     partition_table,
 )
-from builders.sources.cifar100 import CITATION, LICENCE
+from builders.sources.datasets.cifar100 import CITATION, LICENCE
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import cifar, parquet
 from builders.sources.readers.arrays import mirrored, position_ids

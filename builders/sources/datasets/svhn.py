@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from builders.errors import BuildError
 from builders.sources.base import RGB32, CopyLayout, Expected, Home, Licence, PartitionIndex, Source
-from builders.sources.formats import matlab
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
-from builders.sources.readers.arrays import in_owners_order, interleaved, mirrored, position_table
-from builders.sources.readers.folders import escape_name, relative
-from builders.storage.files import open_buffered
-from unknown_detection.words import first_few
+from builders.sources.readers.arrays import in_owners_order, mirrored, position_table
+from builders.sources.readers.folders import relative
+from builders.sources.readers.svhn import TITLE, image_count, read_variable, sizes, unusable
 
-_TITLE = "SVHN (cropped digits)"
 _CLASSES = tuple("0123456789")
 _ZERO = 10
 """The label that the owner's files give the digit 0."""
@@ -56,9 +51,6 @@ _COUNTS = {
 # By OpenOOD's list of the test images (benchmark_imglist/cifar10/test_svhn.txt), whose names have place and digit.
 _ORDER = {"test": "c2488ef300c629f4bd90a3d2a7b4141589e5b5a4f9046845dfc1a9021319e31a"}
 
-_SHOWN = 40
-
-T = TypeVar("T")
 Int64 = npt.NDArray[np.int64]
 
 
@@ -72,68 +64,22 @@ def _mat(home: Home) -> PartitionIndex | None:
     path = home.folder / f"{home.partition}_32x32.mat"
     if not path.is_file():
         return None
-    images = _images(path)
-    labels = _variable(path, "y")
+    images = image_count(path)
+    labels = read_variable(path, "y")
     if labels.ndim != 2 or labels.shape[1] != 1 or labels.dtype.kind not in "iu" or len(labels) != images:
-        actual = f"{labels.dtype} {_by(labels.shape)}"
-        raise _other(path, f"has no {images:,} x 1 integers y, one for each image in X, but {actual}")
+        actual = f"{labels.dtype} {sizes(labels.shape)}"
+        raise unusable(path, f"has no {images:,} x 1 integers y, one for each image in X, but {actual}")
     digits = labels[:, 0].astype(np.int64)
     wrong = digits[(digits < 1) | (digits > _ZERO)]
     if len(wrong):
-        raise _other(path, f"has the label {wrong[0]} in y, which is not from 1 to {_ZERO}")
+        raise unusable(path, f"has the label {wrong[0]} in y, which is not from 1 to {_ZERO}")
     table = position_table(home, digits % _ZERO, path)
     return PartitionIndex(home.partition, f"MATLAB file {relative(path, home.root)}", "mat", table, form="rgb32")
 
 
-def _images(path: Path) -> int:
-    """Return the number of images in X without decompressing it."""
-    variables = {variable.name: variable for variable in _reading(path, matlab.list_variables)}
-    shape, kind = (variables["X"].shape, variables["X"].kind) if "X" in variables else ((), "")
-    if "y" not in variables or len(shape) != 4 or shape[:3] != (32, 32, 3) or kind != "uint8":
-        listed = [f"{escape_name(name[:_SHOWN])} ({kind} {_by(shape)})" for name, kind, shape in variables.values()]
-        contents = first_few(listed) or "none"
-        raise _other(path, f"lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {contents}), or is truncated")
-    return shape[3]
-
-
-def _variable(path: Path, name: str) -> npt.NDArray[Any]:
-    """Read one variable; the contents of those before it are skipped."""
-    value = _reading(path, lambda file: matlab.read_variable(file, name))
-    if not isinstance(value, np.ndarray):
-        raise _other(path, f"has a variable {name} that is not an array of numbers")
-    return value
-
-
-def _reading(path: Path, read: Callable[[IO[bytes]], T]) -> T:
-    """Open a file for one of the readers, and turn its errors into a `BuildError`."""
-    try:
-        with open_buffered(path) as file:
-            return read(file)
-    except matlab.Hdf5Error as error:
-        raise _other(
-            path, "is a MATLAB 7.3 file (HDF5), as the full numbers of format 1 have, not MATLAB 5"
-        ) from error
-    except matlab.MatError as error:
-        raise _other(path, f"cannot be read as a MATLAB 5 file ({error})") from error
-
-
-def _other(path: Path, problem: str) -> BuildError:
-    return BuildError(f"{_TITLE}: {path} {problem}. Take {path.name} of the owner's format 2 (cropped digits).")
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return " x ".join(f"{size:,}" for size in shape)
-
-
-def unpack_mat(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
-    """Yield the pixels of some rows of a MATLAB file; see `builders.sources.unpack`."""
-    _images(path)
-    yield from interleaved(np.moveaxis(_variable(path, "X"), 3, 0), rows, path)
-
-
 def _parquet_codes(path: Path) -> Int64:
     """Return the labels of one file of the mirror, where 0 is the digit 0."""
-    return parquet.read_codes(_TITLE, path, _CLASSES)
+    return parquet.read_codes(TITLE, path, _CLASSES)
 
 
 # A stored copy of the page has the note beside the downloads of format 1 and ends before those of format 2; the Hub's
@@ -159,7 +105,7 @@ CITATION = """@inproceedings{netzer2011reading,
 
 SVHN = Source(
     key="svhn",
-    title=_TITLE,
+    title=TITLE,
     edition="SVHN, format 2: cropped digits (2011)",
     licence=LICENCE,
     citation=CITATION,

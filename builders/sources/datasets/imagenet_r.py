@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from builders.sources import imagenet
 from builders.sources.base import Expected, Licence, Source
+from builders.sources.datasets import imagenet
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.patterns import ClassFolders
 from taxonomy import lists

@@ -3,7 +3,7 @@
 Its test set has 1,000 photographs of 200 of ImageNet-1k's classes, those of Tiny ImageNet, each taken again with 27
 settings of the camera and five times with automatic exposure. The validation set, of other photographs, is not read.
 
-Tested by `tests/builders/sources/test_imagenet_es.py`.
+Tested by `tests/builders/sources/datasets/test_imagenet_es.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.schema import Column
-from builders.sources import tiny_imagenet
 from builders.sources.base import Expected, Home, Licence, PartitionIndex, Source
+from builders.sources.datasets import tiny_imagenet
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import trees
 from builders.sources.readers.patterns import ImageNames

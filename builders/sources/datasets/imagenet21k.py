@@ -6,7 +6,7 @@ owners still offer, lacks some of them, such as n10506915 (sgvaze/osr_closed_set
 OpenOOD's list, which its maintainer probably drew from it. From which one ImageNet-OOD was made is not known to us.
 What a copy lacks of a list is counted and named.
 
-Tested by `tests/builders/sources/test_imagenet21k.py`.
+Tested by `tests/builders/sources/datasets/test_imagenet21k.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources.base import Expected, Home, PartitionIndex, Source
-from builders.sources.imagenet import IMAGENET
+from builders.sources.datasets.imagenet import IMAGENET
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import tars
 from builders.sources.readers.folders import child_names
