@@ -5,13 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.evaluation.detectors.toy import toy_features
+from tests.evaluation.detectors.toy import FITTED, TESTED, assert_scores
 from unknown_detection.evaluation.detectors import OODL
 
 svm = pytest.importorskip("sklearn.svm", reason="scikit-learn fits the machine")
 preprocessing = pytest.importorskip("sklearn.preprocessing", reason="scikit-learn standardizes for comparison")
-
-FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
 
 
 def by_scikit_learn(fitted, tested, nu):
@@ -25,14 +23,12 @@ def by_scikit_learn(fitted, tested, nu):
 def test_score_is_the_machines_own_on_the_chosen_block(depth, block, nu):
     order = np.argsort(FITTED.ids)
     fitted = FITTED.blocks[block][order].astype(np.float64)
-    detector = OODL(depth=depth, nu=nu).fit(FITTED)
-    assert detector.block == block
     expected = by_scikit_learn(fitted, TESTED.blocks[block].astype(np.float64), nu)
-    np.testing.assert_allclose(detector.score(TESTED), expected, rtol=1e-10)
+    assert assert_scores(OODL(depth=depth, nu=nu), expected, 1e-10).block == block
 
 
 def test_a_feature_that_never_changes_is_left_at_zero():
     constant = dataclasses.replace(FITTED, blocks=(np.hstack([FITTED.blocks[0], np.full((len(FITTED), 1), 3.0)]),))
     tested = dataclasses.replace(TESTED, blocks=(np.hstack([TESTED.blocks[0], np.full((len(TESTED), 1), 3.0)]),))
     expected = by_scikit_learn(constant.blocks[0][np.argsort(FITTED.ids)], tested.blocks[0], 0.001)
-    np.testing.assert_allclose(OODL().fit(constant).score(tested), expected, rtol=1e-10)
+    assert_scores(OODL(), expected, 1e-10, constant, tested)

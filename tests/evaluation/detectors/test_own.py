@@ -103,6 +103,22 @@ class Twice(Detector):
         return np.full(len(features), float(self.times))
 
 
+def test_a_dataclass_keeps_what_it_searches_and_reads_what_its_rows_name():
+    """Only a `setting`, as the built-in detectors have, says more of a field than its default."""
+
+    @dataclasses.dataclass
+    class Mine(ud.detectors.RowDetector):
+        name, search = "mine", {"times": (1.0, 2.0)}
+        times: float = dataclasses.field(default=1.0, metadata={"unit": "none"})
+
+        def _rows(self, logits):
+            return self.times * logits[:, 0]
+
+    made = Checked(Mine)
+    assert (made.search, made.fits_on, Mine.inputs) == ({"times": (1.0, 2.0)}, "none", ("logits",))
+    assert made.clone(times=2.0).fit(ROWS).score(ROWS).tolist() == (2.0 * ROWS.logits[:, 0]).tolist()
+
+
 class _Times:
     """An object that needs no fitting."""
 

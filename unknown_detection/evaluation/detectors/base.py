@@ -215,9 +215,9 @@ class RowDetector(Detector):
         of_rows = vars(cls).get("_rows_together", vars(cls).get("_rows"))
         if of_rows is not None and "inputs" not in vars(cls):
             cls.inputs = tuple(_INPUTS[name] for name in inspect.signature(of_rows).parameters if name in _INPUTS)
-        if any(isinstance(value, dataclasses.Field) for value in vars(cls).values()):
+        if any(isinstance(value, dataclasses.Field) and "allowed" in value.metadata for value in vars(cls).values()):
             made: Any = dataclasses.dataclass(cls)
-            settings = [of for of in dataclasses.fields(made) if of.metadata]
+            settings = [of for of in dataclasses.fields(made) if "allowed" in of.metadata]
             cls.search = {of.name: of.metadata["search"] for of in settings if len(of.metadata["search"]) > 1}
             cls.ranges = {of.name: of.metadata["allowed"] for of in settings}
 

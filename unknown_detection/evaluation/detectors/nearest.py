@@ -1,7 +1,7 @@
 """Finds the greatest inner products of rows with a bank of vectors in float32, with bounds on their errors.
 
 A product in float32 is off by at most `TopProducts.error`. So which of a row's products is the k-th greatest is open
-only among the few near it. A caller computes these few again in float64, and gets what a search in float64 gives, in
+only among the few near it. These few are computed again in float64, which gives what a search in float64 gives, in
 half the time on a CPU, and on any device of torch.
 
 Tested by `tests/evaluation/detectors/test_neighbors.py`.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -162,11 +162,40 @@ class TopProducts:
         return values
 
 
-def search_bank(z: Doubles, bank: Bank, count: int, decide: Callable[[slice, TopProducts], Doubles]) -> Doubles:
-    """Find the `count` greatest products of rows, shape (m, D), each of length 1 or 0, with a bank.
+def kth_distances(z: Doubles, bank: Bank, counts: Sequence[int]) -> Doubles:
+    """Return the distances of rows, each of length 1 or 0, to their k-th nearest vectors, shape (m, number of ks)."""
 
-    `decide` is called with some of the rows at a time, in threads, and its results are joined.
-    """
+    def decide(z: Doubles, top: TopProducts) -> Doubles:
+        def apart(rows: Integers, some: Integers) -> Doubles:
+            # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
+            return np.linalg.norm(z[rows] - bank.directions(some), axis=1)
+
+        distances = np.empty((len(z), len(counts)))
+        for column, count in enumerate(counts):
+            first, end = top.around(count)
+            near = np.sort(top.exact(first, end, apart, np.inf), axis=1)
+            distances[:, column] = near[np.arange(len(z)), count - 1 - first]
+        return distances
+
+    return _search(z, bank, max(counts), decide)
+
+
+def top_means(z: Doubles, bank: Bank, counts: Sequence[int]) -> Doubles:
+    """Return the mean of the k greatest products of rows, each of length 1 or 0, with a bank, (m, number of ks)."""
+
+    def decide(z: Doubles, top: TopProducts) -> Doubles:
+        def products(rows: Integers, some: Integers) -> Doubles:
+            return arrays.dots(z[rows], bank.directions(some)) * bank.weights[some]
+
+        _, end = top.around(max(counts))
+        descending = -np.sort(-top.exact(np.zeros_like(end), end, products, -np.inf), axis=1)
+        return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
+
+    return _search(z, bank, max(counts), decide)
+
+
+def _search(z: Doubles, bank: Bank, count: int, decide: Callable[[Doubles, TopProducts], Doubles]) -> Doubles:
+    """Call `decide` with some rows at a time, in threads, and their greatest products; join its results."""
     device = torch_device(len(z) * bank.rows.size, "cuda", "mps")  # on a CPU NumPy's partitions are faster
     # The bound of a sum of D products in any order, with the roundings of both factors and of the bounds around one.
     roundings = (z.shape[1] + 6) * 2.0**-24
@@ -174,7 +203,7 @@ def search_bank(z: Doubles, bank: Bank, count: int, decide: Callable[[slice, Top
     top = _top_with_numpy if device is None else functools.partial(_top_on_device, device=device)
 
     def search(rows: slice) -> Doubles:
-        return decide(rows, TopProducts(*top(z[rows].astype(np.float32), bank, count, 2 * error), error))
+        return decide(z[rows], TopProducts(*top(z[rows].astype(np.float32), bank, count, 2 * error), error))
 
     if device is not None:
         return search(slice(0, len(z)))

@@ -17,15 +17,14 @@ from unknown_detection.evaluation.detectors.base import Together, setting
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.mahalanobis import whiten
 from unknown_detection.evaluation.detectors.nearest import (
-    Bank,
-    TopProducts,
     computing_on,
+    kth_distances,
     make_bank,
-    search_bank,
+    top_means,
     torch_device,
 )
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Doubles, Features, Integers
+from unknown_detection.evaluation.models.features import Doubles, Features
 
 # Bank rows per chunk. Each chunk is converted to float64 again for every chunk of scored rows, so the latter should be
 # larger.
@@ -49,8 +48,8 @@ class _Nearest(Together):
     cost = "search"
     at_once = _AT_ONCE
     k: int
-    _decide: ClassVar[Callable[..., Doubles]]
-    """Computes the scores of rows from their top products, shape (m, number of ks)."""
+    _of_nearest: ClassVar[Callable[..., Doubles]]
+    """Maps rows of length 1, the bank and several ks to values, shape (m, number of ks)."""
 
     def _learn(self, features: Features) -> None:
         if not (1 <= self.k <= len(features) and self.k == int(self.k)):
@@ -61,10 +60,7 @@ class _Nearest(Together):
         self.bank = make_bank(features.penultimate)
 
     def _rows_together(self, detectors: Sequence[_Nearest], z: Doubles) -> Doubles:
-        directions, counts = arrays.unit(z), [int(detector.k) for detector in detectors]
-        return search_bank(
-            directions, self.bank, max(counts), lambda rows, top: self._decide(directions[rows], counts, top)
-        )
+        return self._of_nearest(arrays.unit(z), self.bank, [int(detector.k) for detector in detectors])
 
 
 class KNN(_Nearest):
@@ -81,19 +77,7 @@ class KNN(_Nearest):
 
     k: int = setting(50, 1, 5, 10, 20, 100, 200, 500, 1000, allowed=_TO_ALL)
 
-    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
-        """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
-
-        def apart(rows: Integers, some: Integers) -> Doubles:
-            # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
-            return np.linalg.norm(z[rows] - self.bank.directions(some), axis=1)
-
-        distances = np.empty((len(z), len(counts)))
-        for column, count in enumerate(counts):
-            first, end = top.around(count)
-            near = np.sort(top.exact(first, end, apart, np.inf), axis=1)
-            distances[:, column] = near[np.arange(len(z)), count - 1 - first]
-        return distances
+    _of_nearest = staticmethod(kth_distances)
 
 
 class CombOOD(KNN):
@@ -146,8 +130,7 @@ class NNGuide(_Nearest):
 
     k: int = setting(10, 1, 50, 100, allowed=_TO_ALL)  # 100 is OpenOOD's
 
-    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
-        return top_means(z, self.bank, counts, top)
+    _of_nearest = staticmethod(top_means)
 
     def _learn(self, features: Features) -> None:
         super()._learn(features)
@@ -156,17 +139,6 @@ class NNGuide(_Nearest):
 
     def _rows_together(self, detectors: Sequence[_Nearest], z: Doubles, *logits: Doubles) -> Doubles:
         return energy(logits[0])[:, None] * super()._rows_together(detectors, z)
-
-
-def top_means(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Doubles:
-    """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
-
-    def products(rows: Integers, some: Integers) -> Doubles:
-        return arrays.dots(z[rows], bank.directions(some)) * bank.weights[some]
-
-    _, end = top.around(max(counts))
-    descending = -np.sort(-top.exact(np.zeros_like(end), end, products, -np.inf), axis=1)
-    return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
 
 
 class Relation(Together):

@@ -41,10 +41,7 @@ Stability of Numerical Algorithms, 2nd edition, section 3.1)."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
-_DECLARED: tuple[str, ...] = (
-    *("title", "source", "fits_on", "search", "ranges", "chosen_by", "reads", "reads_head"),
-    *("image_pass", "base_methods", "requires"),
-)
+_DECLARED = Detector.__annotations__.keys() - {"name", "digest", "remark"}
 """What a detector says of itself, besides its name."""
 
 

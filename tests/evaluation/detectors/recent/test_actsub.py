@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
+from tests.evaluation.detectors.toy import CLASSES, HEAD, WIDTH, assert_scores, toy_features
 from unknown_detection.evaluation.detectors import ActSub
 
-HEAD = toy_head()
 FITTED, TESTED = toy_features(rows=200, seed=1), toy_features(rows=30, seed=2, unknown=20)
 
 
@@ -32,10 +31,10 @@ def test_scores_are_energies_in_one_subspace_times_nearness_in_the_other(pruned,
     shaped = inside * np.exp(inside.sum(axis=1) / kept.sum(axis=1))[:, None]
     energies = logsumexp(shaped @ matrix.T + HEAD.bias, axis=1)
     cosines = np.sort(unit(z - inside) @ unit(fitted - fitted @ chosen).T, axis=1)[:, -10:].mean(axis=1)
-    detector = ActSub(pruned=pruned, weight=weight).fit(FITTED, HEAD)
-    assert detector.decisive.shape == (WIDTH, int(np.argmin(gaps)))
     # The bank is in float32, 6e-8 of a unit vector.
-    np.testing.assert_allclose(detector.score(TESTED), -energies * (-np.log(1 - cosines)) ** weight, rtol=1e-4)
+    expected = -energies * (-np.log(1 - cosines)) ** weight
+    detector = assert_scores(ActSub(pruned=pruned, weight=weight), expected, 1e-4, FITTED, TESTED)
+    assert detector.decisive.shape == (WIDTH, int(np.argmin(gaps)))
 
 
 def test_fewer_fitted_rows_than_ten_are_all_compared_with():

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.evaluation.detectors.toy import CLASSES, toy_features
+from tests.evaluation.detectors.toy import CLASSES, TESTED, toy_features
 from unknown_detection.evaluation.detectors import Gram
 from unknown_detection.evaluation.detectors.recent.gram import POWERS, _tenth_of_each_class
 
@@ -33,7 +33,7 @@ def with_grams(features, maps):
     return dataclasses.replace(features, passed=columns)
 
 
-FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
+FITTED = toy_features(rows=120, seed=1)
 
 
 def test_scores_are_pytorch_oods(monkeypatch):

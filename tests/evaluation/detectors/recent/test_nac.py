@@ -6,11 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from tests.evaluation.detectors.toy import WIDTH, toy_features, toy_head
+from tests.evaluation.detectors.toy import HEAD, TESTED, WIDTH, assert_scores, toy_features
 from unknown_detection.evaluation.detectors import NACUE
 
-HEAD = toy_head()
-FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
+FITTED = toy_features(rows=120, seed=1)
 
 
 def states(features, steepness):
@@ -40,5 +39,4 @@ def test_scores_are_shares_of_covered_neurons(steepness, bins, enough):
         dataclasses.replace(rows, logits=rows.penultimate.astype(float) @ HEAD.weight.T.astype(float) + HEAD.bias)
         for rows in (FITTED, TESTED)
     ]
-    detector = NACUE(steepness=steepness, bins=bins, enough=enough).fit(exact[0], HEAD)
-    np.testing.assert_allclose(detector.score(exact[1]), expected, rtol=1e-12)
+    assert_scores(NACUE(steepness=steepness, bins=bins, enough=enough), expected, 1e-12, *exact)

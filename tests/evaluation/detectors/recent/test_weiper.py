@@ -7,10 +7,9 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from tests.evaluation.detectors.toy import CLASSES, toy_features, toy_head
+from tests.evaluation.detectors.toy import CLASSES, HEAD, toy_features
 from unknown_detection.evaluation.detectors import WeiPer
 
-HEAD = toy_head()
 FITTED, TESTED = toy_features(rows=80, seed=1), toy_features(rows=10, seed=2, unknown=5)
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from unknown_detection.evaluation.detectors import arrays, ranges
 from unknown_detection.evaluation.detectors.base import Together, setting
 from unknown_detection.evaluation.detectors.logits import energy
-from unknown_detection.evaluation.detectors.nearest import make_bank, search_bank
-from unknown_detection.evaluation.detectors.neighbors import top_means
+from unknown_detection.evaluation.detectors.nearest import make_bank, top_means
 from unknown_detection.evaluation.detectors.shaping import scale
 from unknown_detection.evaluation.models.features import Doubles, Features
 
@@ -66,10 +65,7 @@ class ActSub(Together):
 
     def _rows_together(self, detectors: Sequence[ActSub], z: Doubles) -> Doubles:
         """Search the nearest fitted rows once."""
-        others, count = arrays.unit(z @ self.rest), min(_NEAREST, len(self.bank))
-        cosines = search_bank(
-            others, self.bank, count, lambda rows, top: top_means(others[rows], self.bank, [count], top)
-        )
+        cosines = top_means(arrays.unit(z @ self.rest), self.bank, [min(_NEAREST, len(self.bank))])
         nearness = np.maximum(-np.log(1 - np.minimum(cosines[:, 0], 1.0)), 0.0)
         inside = z @ self.decisive @ self.decisive.T
         most = 1 - 1 / z.shape[1]
