@@ -22,7 +22,7 @@ from tests.evaluation.report.as_text import figures_of, page_of
 from tests.examples.papers.scripts import script
 from tests.sentences import assert_sentence
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.commands import report as command
+from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.report import report as report_module
@@ -36,7 +36,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 def opened_once():
     """Lets all reports read the rows of one opened release; nothing here changes it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "load", functools.cache(load))
+        patch.setattr(options, "load", functools.cache(load))
         yield
 
 

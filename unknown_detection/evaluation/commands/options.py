@@ -17,6 +17,7 @@ import click
 
 from builders.cli import executor_flags
 from unknown_detection.evaluation.files import load_python
+from unknown_detection.evaluation.releases import load
 from unknown_detection.help import no_sync_option
 from unknown_detection.terminal.progress import Log, log, result
 
@@ -210,6 +211,10 @@ cluster_options = combined(*executor_flags.CLUSTER_OPTIONS)
 """--executor and --ray-address."""
 
 
-def model_name(name: str, tag: str | None) -> str:
-    """Return a model's name with the tag of its published weights, if one was given."""
-    return f"{name}.{tag}" if tag else name
+def given(flags: dict[str, Any]) -> dict[str, Any]:
+    """Return flags as the steps take them: the release opened, and the model's name with the tag of its weights."""
+    release, revision, model, tag = (flags.get(name) for name in ("release", "revision", "model", "pretrained"))
+    asked = {name: value for name, value in flags.items() if name != "revision"}
+    asked["release"] = None if release is None else load(release, revision)
+    named = {"model": f"{model}.{tag}" if model and tag else model, "pretrained": tag is not None}
+    return asked | (named if "model" in flags else {})
