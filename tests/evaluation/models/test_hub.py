@@ -102,6 +102,14 @@ def test_logits_features_and_source(hub, publish, make, blocks):
     assert found.preprocessing.describe_prepared(16) == "16 x 16 pixels resized to 8 x 8 (bilinear)"
 
 
+def test_a_label_of_two_logits_names_no_class(publish):
+    """As in classifiers of ImageNet whose labels are names: its first crane is a bird."""
+    config = transformers.ViTConfig(hidden_size=16, **SMALL, num_labels=5, id2label={**NAMES, 2: "red"})
+    publish(of_seed(lambda: transformers.ViTForImageClassification(config)))
+    with stops(EvaluationError):
+        opened()
+
+
 def test_a_revision_pins_the_weights(publish):
     """An earlier commit has the weights of before, and both are models of one name."""
     first, second = publish(vit()), publish(vit(seed=1))
