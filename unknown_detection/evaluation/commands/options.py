@@ -133,20 +133,8 @@ detectors = combined(
         multiple=True,
         help="A detector of your own: a class or a function in a Python file; may be repeated.",
     ),
-    listed(
-        "--fit-splits",
-        "fit_configs",
-        metavar="CONFIG,...",
-        help="Configs to fit on, needed for several configs that have other rows each. Default: CONFIG-train if it "
-        "was extracted, else half of validation.",
-    ),
-    click.option(
-        "--no-search",
-        "search",
-        is_flag=True,
-        callback=lambda context, option, given: not given,
-        help="Use the default hyperparameters, without a search on validation rows.",
-    ),
+    listed("--fit-splits", "fit_configs", metavar="CONFIG,...", help=described(SCORE)["fit_configs"]),
+    of(SCORE, "--search/--no-search", default=True),
     click.option(
         "--set",
         "settings",
@@ -167,14 +155,7 @@ texts = combined(
 """--prompt and --negatives."""
 
 figures = combined(
-    click.option(
-        "--metrics",
-        metavar="NAME|FILE.py:NAME,...",
-        multiple=True,
-        callback=_metrics,
-        help="More metrics of each split of unknown rows, with the means of near and far ones: names, such as oscr, "
-        "or functions of your own in a Python file.",
-    ),
+    of(REPORT, "--metrics", metavar="NAME|FILE.py:NAME,...", multiple=True, callback=_metrics),
     of(REPORT, "--intervals", metavar="SAMPLES", type=COUNT, default=0),
     of(REPORT, "--plots/--no-plots", default=None),
 )
