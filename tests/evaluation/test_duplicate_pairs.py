@@ -81,7 +81,7 @@ def published(root, hub, api, only_loopback):
 
 def test_the_table_of_a_tag_on_the_hub_is_read_also_once_the_branch_has_moved_on(published, root):
     make_release(root, pairs=PAIRS[:1])
-    moved = ["README.md", "manifest.json", "duplicates/pairs.parquet"]
+    moved = ["manifest.json", "duplicates/pairs.parquet"]
     published.commit(REPO, {name: (root / name).read_bytes() for name in moved})
     assert load(REPO, "v1.0.0").duplicates() == pairs_table(PAIRS)
     newest = load(REPO)
