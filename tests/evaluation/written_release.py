@@ -1,10 +1,9 @@
-"""Writes releases that are as small as a test needs: rows, with images or without, and what is read beside them."""
+"""Writes releases that are as small as a test needs: rows, with images or without, and a manifest."""
 
 import hashlib
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
 from builders.release.digests import rows_digest
 from builders.release.layout import Layout
@@ -33,32 +32,18 @@ def write_release(root, rows, labels, *, columns=(), entries=None):
         columns: what rows have besides.
         entries: what the manifest says of a split besides, by `config/split`.
     """
-    layout, configs, files = Layout(root), {}, {}
+    layout, configs = Layout(root), {}
     for key, of_split in rows.items():
         config, _, split = key.partition("/")
-        image = "image" in of_split[0]
+        image, index, shard = "image" in of_split[0], layout.index(key), layout.shard("data", key, 0, 1)
         table = pa.Table.from_pylist(of_split, schema=arrow_schema(labels, columns, image=image))
-        written = {f"{config}-index": layout.index(key)} | ({config: layout.shard("data", key, 0, 1)} if image else {})
-        write_index(layout.index(key), table, labels, columns)
+        write_index(index, table, labels, columns)
         if image:
-            written[config].parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(table, written[config])
-        shards, index = [entry_of(root, path) for name, path in written.items() if name == config], layout.index(key)
-        listed = {"digest": rows_digest(table), "index": entry_of(root, index), "data": shards, "rows": len(table)}
+            shard.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(table, shard)
+        listed = {"digest": rows_digest(table), "index": entry_of(root, index), "rows": len(table)}
+        listed["data"] = [entry_of(root, shard)] if image else []
         configs.setdefault(config, {})[split] = manifests.split(**listed, **(entries or {}).get(key, {}))
-        for name, path in written.items():
-            files.setdefault(name, {})[split] = path
     described = {name: manifests.config(splits, label_names=list(labels)) for name, splits in configs.items()}
     manifests.write_json(root, manifests.manifest(described))
-    card = {"configs": [], "dataset_info": []}
-    for name, splits in files.items():
-        paths = [{"split": split, "path": layout.relative(path)} for split, path in splits.items()]
-        card["configs"].append({"config_name": name, "data_files": paths})
-        # Sizes tell releases of one folder name apart in the cache of `datasets`.
-        sizes = [
-            {"name": split, "num_bytes": path.stat().st_size, "num_examples": pq.read_metadata(path).num_rows}
-            for split, path in splits.items()
-        ]
-        card["dataset_info"].append({"config_name": name, "splits": sizes})
-    (root / "README.md").write_text(f"---\n{yaml.safe_dump(card)}---\n", encoding="utf-8")
     return root

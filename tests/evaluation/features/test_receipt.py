@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.stored import put
+from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.extract import TOLERANCE, Receipt, receipt, tolerance
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
@@ -82,10 +83,7 @@ def test_a_difference_beyond_the_tolerance_stops_until_it_is_accepted(store, pub
     assert checked.lines[-1].endswith(f"; published: {published} %")
     assert len(checked.differences) == differs
     if differs:
-        stopped = (
-            rf"^timm:it is right on 90\.00 % of the 40 rows of cifar/test, but {published} % are published .*accept="
-        )
-        with pytest.raises(EvaluationError, match=stopped):
+        with stops(EvaluationError, "accept=", published):
             checked.require(stored.identity.accepted)
         stored.accept(checked.differences)
     checked.require(stored.identity.accepted)

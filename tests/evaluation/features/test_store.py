@@ -92,24 +92,16 @@ def test_what_has_not_been_extracted(store):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"release_digest": "c" * 64}, "with digest aaaaaaaaaaaa, not of the one with digest cccccccccccc"),
-        (
-            {"model_digest": "c" * 64},
-            "with digest bbbbbbbbbbbb, not of the model it.py:model with digest cccc",
-        ),
-        ({"blocks": ("layer2",)}, "are of the blocks layer1, layer2, not of the blocks layer2"),
-        ({"label_names": ("x", "y")}, "are of the classes x, y, z with .* not of the classes x, y with digest"),
-        ({"prepared": {"cifar/test": "it"}}, r"images with the model's own .* not of images with it \(cifar/test\)"),
-    ],
-    ids=["release", "model", "blocks", "classes", "prepared"],
-)
-def test_a_folder_belongs_to_one_release_and_one_model(tmp_path, changes, message):
+    "changes",
+    [{"release_digest": "c" * 64}, {"model_digest": "c" * 64}, {"blocks": ("layer2",)}, {"label_names": ("x", "y")},
+     {"prepared": {"cifar/test": "it"}}],
+    ids=lambda changes: next(iter(changes)),
+)  # fmt: skip
+def test_a_folder_belongs_to_one_release_and_one_model(tmp_path, changes):
     FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
     before = files_of(tmp_path / "out")
-    changed = msgspec.structs.replace(IDENTITY, **changes)
-    assert re.search(message, refusal(FeatureStore.begin, tmp_path / "out", changed, HEAD))
+    with stops(EvaluationError, tmp_path / "out"):
+        FeatureStore.begin(tmp_path / "out", msgspec.structs.replace(IDENTITY, **changes), HEAD)
     assert FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD).identity == IDENTITY
     assert files_of(tmp_path / "out") == before
 
@@ -142,9 +134,9 @@ def test_files_copied_from_another_folder_are_refused(store, tmp_path, changed):
 
 def test_a_folder_of_other_things(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"")
-    assert "has files that are not features. Choose" in refusal(FeatureStore.begin, tmp_path, IDENTITY, HEAD)
-    assert "has no features: there is no identity.json. Check the path" in refusal(FeatureStore.open, tmp_path)
-    assert refusal(FeatureStore.open, tmp_path / "typo").startswith(f"There is no folder {tmp_path / 'typo'}. Check")
+    assert_sentence(refusal(FeatureStore.begin, tmp_path, IDENTITY, HEAD))
+    for folder in (tmp_path, tmp_path / "typo"):
+        assert_sentence(refusal(FeatureStore.open, folder), folder)
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / ".123.identity.json").write_text("{")
     FeatureStore.begin(tmp_path / "hidden", IDENTITY, HEAD)

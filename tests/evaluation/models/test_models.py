@@ -208,9 +208,8 @@ def test_logits_that_were_computed_in_16_bits_are_refused():
 def test_a_module_on_a_gpu_is_run_there():
     """Another device can be named; the module is left where it is."""
     module = of_seed(plain).cuda()
-    model = opened(module, device="auto")
+    model, on_cpu = opened(module, device="auto"), opened(module)
     assert (model.device, next(model.module.parameters()).device.type) == ("cuda:0", "cuda")
-    on_cpu = opened(module)
     assert (on_cpu.digest, on_cpu.probed, on_cpu.device) == (model.digest, model.probed, "cpu")
     assert next(module.parameters()).is_cuda
 

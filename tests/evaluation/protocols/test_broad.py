@@ -1,12 +1,11 @@
 """BROAD's two settings on made rows, and what is averaged over what."""
 
-import re
-
 import numpy as np
 import pytest
 
 from tests.evaluation.made_rows import make_rows, only
-from tests.evaluation.refusals import refusal
+from tests.sentences import stops
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols import broad, figures
 from unknown_detection.evaluation.protocols.broad import MULTI_LABEL_CLASSES
 
@@ -172,14 +171,11 @@ def of_clean(**columns):
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (without_an_original(), f"Rows of autoattack_vit lack their clean .*: 1, such as {IMAGES[ORDER[0]]}"),
-        (make_rows(*GROUPS, ("broad-other", *REFERENCE[1:])), "imagenet/val/0 appears twice among the clean rows"),
-        (of_clean(class_id=["n01440764"] * N), "no clean rows of CoComageNet's 17 classes.* --protocol broad=CONFIG"),
-        (of_clean(wrong=[True] * N), "None of 40 clean rows is correctly classified"),
-    ],
+    "rows",
+    [without_an_original(), make_rows(*GROUPS, ("broad-other", *REFERENCE[1:])), of_clean(class_id=["n01440764"] * N),
+     of_clean(wrong=[True] * N)],
     ids=["no original", "twice", "other classes", "never right"],
-)
-def test_clean_rows_that_nothing_can_be_held_against_are_refused(rows, message):
-    assert re.search(message, refusal(figures, "broad", rows))
+)  # fmt: skip
+def test_clean_rows_that_nothing_can_be_held_against_are_refused(rows):
+    with stops(EvaluationError):
+        figures("broad", rows)

@@ -322,42 +322,31 @@ def test_a_model_that_is_always_right_or_wrong_leaves_a_gap_and_no_guess(wrong):
 
 
 @pytest.mark.parametrize(
-    ("name", "roles", "sentence"),
+    ("name", "roles"),
     [
-        ("unknown-detection", ["near_ood", "far_ood"], "test of cifar has no in-distribution rows"),
-        ("unknown-detection", ["in_distribution", "external"], "cifar has no rows of the role near_ood or far_ood"),
-        ("facets", ["near_ood"], "test of facets-t1 has no in-distribution rows"),
-        ("facets", ["in_distribution"], "test of facets-t1 has in-distribution rows only"),
-        ("od-test", ["near_ood", "far_ood"], "validation of cifar has no in-distribution rows"),
-        ("od-test", ["in_distribution", "near_ood"], "cifar has only one OoD split, near_ood"),
-        ("broad", ["in_distribution"], "There are no shifted rows .* only in_distribution"),
-        ("broad", ["synthetic"], "test of broad-synthetic has no in-distribution rows"),
+        *(("unknown-detection", roles) for roles in (["near_ood", "far_ood"], ["in_distribution", "external"])),
+        *(("facets", roles) for roles in (["near_ood"], ["in_distribution"])),
+        *(("od-test", roles) for roles in (["near_ood", "far_ood"], ["in_distribution", "near_ood"])),
+        *(("broad", roles) for roles in (["in_distribution"], ["synthetic"])),
     ],
 )
-def test_one_side_alone_is_refused(name, roles, sentence):
+def test_one_side_alone_is_refused(name, roles):
     rows = rows_for(name)
-    with pytest.raises(EvaluationError, match=sentence):
+    with stops(EvaluationError):
         figures(name, rows[rows["role"].isin(roles)])
 
 
 def test_facets_without_labels_has_no_mistakes_and_an_unknown_protocol_is_refused():
     unlabelled = make_rows((*FACETS[0][:4], {"label": [-1] * 50}), *FACETS[1:])
     assert {figure["setting"] for figure in figures("facets", unlabelled)} == {"ood_detection"}
-    nearest = refusal(figures, "unknown-detect", make_rows(*CIFAR))
-    assert "'unknown-detect' is not a protocol; the closest names are" in nearest
+    assert_sentence(refusal(figures, "unknown-detect", make_rows(*CIFAR)), "unknown-detection")
 
 
-@pytest.mark.parametrize(
-    ("protocol", "says"),
-    [
-        (lambda rows: [], "function is not a protocol. Make it a Protocol"),
-        (replace(PROTOCOLS["facets"], name="facets; ls"), "'facets; ls' cannot be the name of a protocol"),
-        (replace(PROTOCOLS["facets"], title="mine"), "There is a protocol facets already"),
-    ],
-)
-def test_what_is_no_protocol_of_one_s_own_is_refused(protocol, says):
-    with pytest.raises(EvaluationError, match=says):
-        register(protocol)
+def test_what_is_no_protocol_of_one_s_own_is_refused():
+    named = replace(PROTOCOLS["facets"], name="facets; ls")
+    for protocol in (lambda rows: [], named, replace(PROTOCOLS["facets"], title="mine")):
+        with stops(EvaluationError):
+            register(protocol)
     assert PROTOCOLS["facets"].title == "FACETS"
 
 

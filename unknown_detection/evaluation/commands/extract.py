@@ -6,7 +6,6 @@ Tested by `tests/evaluation/features/test_extract.py`.
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,7 +14,6 @@ from builders.cli.executor_flags import ExecutorFlags
 from builders.executors.ray import RayExecutor
 from unknown_detection.commands import as_started
 from unknown_detection.evaluation.commands import options
-from unknown_detection.evaluation.releases import load
 from unknown_detection.help import ESSENTIALS, helpful
 
 
@@ -37,17 +35,7 @@ from unknown_detection.help import ESSENTIALS, helpful
 @options.cluster_options
 @options.of(options.EXTRACT, "--share", metavar="K/N")
 @options.of(options.EXTRACT, "--dry-run", is_flag=True)
-def command(
-    release: str,
-    revision: str | None,
-    splits: str | None,
-    model: str,
-    pretrained: str | None,
-    cache: Path,
-    executor: str,
-    ray_address: str | None,
-    **flags: Any,
-) -> None:
+def command(executor: str, ray_address: str | None, **flags: Any) -> None:
     """Extract features of a release with a model, in one forward pass per image.
 
     Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
@@ -62,18 +50,9 @@ def command(
     note = options.notes(False, **flags)
     tasks = RayExecutor(ray_address) if executor == "ray" and not flags["dry_run"] else contextlib.nullcontext()
     with tasks as entered:
-        extract(
-            options.model_name(model, pretrained),
-            load(release, revision),
-            splits,
-            cache=cache,
-            pretrained=pretrained is not None,
-            executor=entered,
-            log=note,
-            **flags,
-        )
+        extract(**options.given(flags), executor=entered, log=note)
     if flags["dry_run"]:
         note("nothing was written")
     else:
         score = as_started("python -m unknown_detection evaluate score")
-        note(f"features are in {cache}; {score} --features {cache} comes next")
+        note(f"features are in {flags['cache']}; {score} --features {flags['cache']} comes next")

@@ -17,6 +17,7 @@ import click
 
 from builders.cli import executor_flags
 from unknown_detection.evaluation.files import load_python
+from unknown_detection.evaluation.releases import load
 from unknown_detection.help import no_sync_option
 from unknown_detection.terminal.progress import Log, log, result
 
@@ -132,20 +133,8 @@ detectors = combined(
         multiple=True,
         help="A detector of your own: a class or a function in a Python file; may be repeated.",
     ),
-    listed(
-        "--fit-splits",
-        "fit_configs",
-        metavar="CONFIG,...",
-        help="Configs to fit on, needed for several configs that have other rows each. Default: CONFIG-train if it "
-        "was extracted, else half of validation.",
-    ),
-    click.option(
-        "--no-search",
-        "search",
-        is_flag=True,
-        callback=lambda context, option, given: not given,
-        help="Use the default hyperparameters, without a search on validation rows.",
-    ),
+    listed("--fit-splits", "fit_configs", metavar="CONFIG,...", help=described(SCORE)["fit_configs"]),
+    of(SCORE, "--search/--no-search", default=True),
     click.option(
         "--set",
         "settings",
@@ -166,14 +155,7 @@ texts = combined(
 """--prompt and --negatives."""
 
 figures = combined(
-    click.option(
-        "--metrics",
-        metavar="NAME|FILE.py:NAME,...",
-        multiple=True,
-        callback=_metrics,
-        help="More metrics of each split of unknown rows, with the means of near and far ones: names, such as oscr, "
-        "or functions of your own in a Python file.",
-    ),
+    of(REPORT, "--metrics", metavar="NAME|FILE.py:NAME,...", multiple=True, callback=_metrics),
     of(REPORT, "--intervals", metavar="SAMPLES", type=COUNT, default=0),
     of(REPORT, "--plots/--no-plots", default=None),
 )
@@ -210,6 +192,10 @@ cluster_options = combined(*executor_flags.CLUSTER_OPTIONS)
 """--executor and --ray-address."""
 
 
-def model_name(name: str, tag: str | None) -> str:
-    """Return a model's name with the tag of its published weights, if one was given."""
-    return f"{name}.{tag}" if tag else name
+def given(flags: dict[str, Any]) -> dict[str, Any]:
+    """Return flags as the steps take them: the release opened, and the model's name with the tag of its weights."""
+    release, revision, model, tag = (flags.get(name) for name in ("release", "revision", "model", "pretrained"))
+    asked = {name: value for name, value in flags.items() if name != "revision"}
+    asked["release"] = None if release is None else load(release, revision)
+    named = {"model": f"{model}.{tag}" if model and tag else model, "pretrained": tag is not None}
+    return asked | (named if "model" in flags else {})

@@ -12,7 +12,6 @@ import click
 
 from builders.cli.console import json_option
 from unknown_detection.evaluation.commands import options
-from unknown_detection.evaluation.releases import load
 from unknown_detection.help import ESSENTIALS, helpful
 
 
@@ -49,16 +48,7 @@ from unknown_detection.help import ESSENTIALS, helpful
 @options.of(options.REPORT, "--latex", is_flag=True)
 @options.quiet
 @json_option()
-def command(
-    first: tuple[str, ...],
-    more: tuple[str, ...],
-    release: str,
-    revision: str | None,
-    out: Path,
-    *,
-    as_json: bool,
-    **flags: Any,
-) -> None:
+def command(first: tuple[str, ...], more: tuple[str, ...], *, as_json: bool, **flags: Any) -> None:
     """Compute the papers' figures from scores of any detector: a table of results, and a page with tables and plots.
 
     A scores file needs the columns id and score (higher = more unknown). Predictions, a column prediction with
@@ -70,5 +60,5 @@ def command(
     """
     from unknown_detection.evaluation.report.report import report
 
-    written = report([*first, *more], load(release, revision), out, log=options.notes(as_json, **flags), **flags)
+    written = report([*first, *more], **options.given(flags), log=options.notes(as_json, **flags))
     options.print_results("report", written, as_json=as_json)

@@ -41,40 +41,21 @@ from unknown_detection.help import ESSENTIALS
 @click.option("--out", type=options.FOLDER, required=True, help="Folder for features, scores.parquet and report.")
 @options.run_options
 @json_option()
-def command(
-    model: str | None,
-    models: Path | None,
-    release: str,
-    revision: str | None,
-    detectors: str | None,
-    own: tuple[str, ...],
-    pretrained: str | None,
-    out: Path,
-    *,
-    as_json: bool,
-    **flags: Any,
-) -> int:
+def command(models: Path | None, detectors: str | None, own: tuple[str, ...], *, as_json: bool, **flags: Any) -> int:
     """Extract features of a release with one model or several, score them with detectors, and report.
 
     These are `extract`, `score` and `report`, each with its usual files in a folder of its own below --out. Run again,
     the command goes on where it ended. It ends with the main figures; the exit code is 3 where a model of a list or a
     detector that was asked for could not be scored: a warning says why.
     """
-    from unknown_detection.evaluation.releases import load
     from unknown_detection.evaluation.run import run
     from unknown_detection.evaluation.several import read_models
 
-    if (model is None) is (models is None):
+    if (flags["model"] is None) is (models is None):
         raise EvaluationError("A run is of one model or of a list. Give --model, or --models with a file of several.")
-    done = run(
-        read_models(models) if models else options.model_name(str(model), pretrained),
-        load(release, revision),
-        asked(detectors, own),
-        out,
-        pretrained=pretrained is not None,
-        log=options.notes(as_json, **flags),
-        **flags,
-    )
+    how = options.given(flags) | ({"model": read_models(models)} if models else {})
+    done = run(detectors=asked(detectors, own), log=options.notes(as_json, **flags), **how)
     missing, failed = done.missing, dict(done.failed)
-    options.print_results("run", done.report, as_json=as_json, out=str(out), missing=missing, failed=failed)
+    more = {"out": str(flags["out"]), "missing": missing, "failed": failed}
+    options.print_results("run", done.report, as_json=as_json, **more)
     return MISSING if missing or failed else 0

@@ -14,7 +14,6 @@ from builders.cli.console import json_option, print_document
 from unknown_detection.commands import as_started
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import load
 from unknown_detection.help import ESSENTIALS, HelpCommand
 
 MISSING = 3
@@ -54,17 +53,12 @@ def command(
     features: Path,
     detectors: str | None,
     own: tuple[str, ...],
-    settings: Any,
-    release: str | None,
-    revision: str | None,
-    model: str | None,
+    members: tuple[Path, ...],
+    *,
     weights: Path | None,
-    pretrained: str | None,
     classes: Path | None,
-    device: str,
     batch_size: int,
     workers: int | None,
-    members: tuple[Path, ...],
     as_json: bool,
     **flags: Any,
 ) -> int:
@@ -86,35 +80,31 @@ def command(
     from unknown_detection.evaluation.scoring.run import score
 
     requested = asked(detectors, own)
-    choose(requested, settings)  # before the model is opened
-    store = FeatureStore.open(features)
-    opened = None if release is None else load(release, revision)
+    choose(requested, flags["settings"])  # before the model is opened
+    store, how = FeatureStore.open(features), options.given(flags)
+    opened, model, pretrained = (how.pop(name) for name in ("release", "model", "pretrained"))
     if opened is not None:
         store.require_release(opened.digest)
     runner = None
-    if not (model is None and weights is None and pretrained is None):
+    if model is not None or weights is not None or pretrained:
         if opened is None or model is None:
             raise EvaluationError(
                 "--release, --model and --weights (or --pretrained) belong together, but only some were given. Give "
                 "all three or none; a FILE.py:FUNCTION that loads its weights needs no --weights."
             )
-        name, labels = options.model_name(model, pretrained), store.identity.label_names
-        how: Any = {"pretrained": pretrained is not None, "classes": classes, "device": device}
-        config, _, split = store.splits[0].partition("/")
-        images = opened.images
-        texts = Texts(lambda: store.identity.texts, store.identity.prompts)
-        how |= {"images": lambda: images(config, split).image(0).size, "texts": texts}
-        ready = open_model(name, weights, labels, **how)
+        images, key, identity = opened.images, store.splits[0].split("/"), store.identity
+        ready = open_model(
+            model,
+            weights,
+            identity.label_names,
+            pretrained=pretrained,
+            classes=classes,
+            device=how["device"],
+            images=lambda: images(*key).image(0).size,
+            texts=Texts(lambda: identity.texts, identity.prompts),
+        )
         runner = Runner(opened, ready, batch_size, workers)
-    scores = score(
-        [store, *members],
-        requested,
-        settings=settings,
-        runner=runner,
-        device=device,
-        log=options.notes(as_json, **flags),
-        **flags,
-    )
+    scores = score([store, *members], requested, runner=runner, log=options.notes(as_json, **flags), **how)
     provenance = scores.attrs["provenance"]
     code = MISSING if provenance.get("missing") else 0
     if as_json:

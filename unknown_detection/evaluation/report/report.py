@@ -114,7 +114,8 @@ def report(
         splits: as for `evaluate`.
         protocols: one or several: names, `NAME=CONFIG,CONFIG`, or a `Protocol` of one's own; empty for the default
             protocol of each config.
-        metrics: more metrics, as for `evaluate`, of each split of unknown rows, with the means of each role.
+        metrics: more metrics of each split of unknown rows, with the means of each role: names, such as `oscr`, or
+            functions of your own, as for `evaluate`.
         intervals: number of bootstrap samples, such as 1000 and at least 100, for a table of how far each detector is
             from the best one of a model, with intervals on the same drawn rows; 0 for none.
         csv: also write the figures and each table as CSV.

@@ -85,9 +85,9 @@ def score(
             `Features` to one score per row. None, or `all` among them, for all built-in ones that can be used with
             these features.
         splits: as for `extract`; None for all of the configs with rows to evaluate.
-        fit_configs: configs to fit on, `CONFIG,...` or several, needed for several configs with other rows each; None
-            for `<config>-train` if it was extracted, else a half of the validation rows, which get no scores.
-        search: search hyperparameters on `external_validation`; if false, use the defaults.
+        fit_configs: configs to fit on, `CONFIG,...` or several, needed for several configs with other rows each; by
+            default `CONFIG-train` if it was extracted, else a half of the validation rows, which get no scores.
+        search: search hyperparameters on `external_validation`, or use the defaults.
         settings: by detector and hyperparameter, the values to search among, or one value that sets it, as in
             `{"knn": {"k": 50}}`; for an instance, too.
         runner: runs the model on the images again, for the detectors that need it; None for the one that extracted
