@@ -12,6 +12,7 @@ from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo.write import write_demo
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.openood_benchmark import BENCHMARK as OPENOOD
+from hf_scripts import export
 from tests import sentences
 from tests.browser import chromium, open_page
 from tests.builders.conftest import build_demo
@@ -162,3 +163,13 @@ def openood_release(demo, tmp_path_factory):
     return made_once(
         tmp_path_factory, "openood-release", lambda root: build_demo(demo, root, benchmark=OPENOOD, splits=splits)
     )
+
+
+@pytest.fixture(scope="session")
+def openood_tree(openood_release, tmp_path_factory):
+    """That release exported as OpenOOD's folders by one worker. Read only."""
+
+    def make(out):
+        assert export.main([str(openood_release), "--format", "openood-tree", "--out", str(out), "--quiet"]) == 0
+
+    return made_once(tmp_path_factory, "openood-tree", make)

@@ -81,7 +81,7 @@ def project(tmp_path):
     return Project(tmp_path)
 
 
-@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+@pytest.mark.parametrize("workers", [pytest.param("-n0", marks=pytest.mark.slow), "-n2"])
 def test_a_reworded_sentence_fails_until_it_is_renewed(project, workers):
     project.run(workers)
     project.write(TEXT.replace("TMP/b is missing", "TMP/b is not here").replace("  - Another.\n", ""))
@@ -109,7 +109,7 @@ def test_what_is_no_more_said_fails_and_goes(project):
     assert project.read() == TEXT.replace("  - Another.\n", "")
 
 
-@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+@pytest.mark.parametrize("workers", ["-n0", pytest.param("-n2", marks=pytest.mark.slow)])
 def test_entries_of_tests_that_are_no_more_are_listed_and_go(project, workers):
     gone = "test_a.py::test_zero\n  - Nothing.\ntest_b.py::test_one\n  - Nothing.\n"
     project.write(TEXT + gone)

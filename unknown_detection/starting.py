@@ -1,10 +1,13 @@
-"""Lets Ctrl-C end a command of ours properly from its first import on; in any other process it changes nothing.
+"""Starts a command of ours: Ctrl-C ends it properly from its first import on, and its imports are no garbage.
+
+In any other process it changes nothing.
 
 Every package with commands imports this first. Ctrl-C during Python's own start cannot be handled.
 
 Tested by `tests/unknown_detection/terminal/test_interrupts.py`.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -37,7 +40,19 @@ def spare_address_space() -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-if runs_command():
+STARTED = runs_command()
+"""Whether this process is a command of ours."""
+
+
+def collect_garbage() -> None:
+    """Look for garbage from now on, but not among what a command has imported, all of which stays."""
+    if STARTED:
+        gc.freeze()
+        gc.enable()
+
+
+if STARTED:
+    gc.disable()  # until `collect_garbage`: to look through all that was imported takes a sixth of the imports' time
     spare_address_space()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Until the next lines have imported our own handler, Ctrl-C ends the process without a traceback.

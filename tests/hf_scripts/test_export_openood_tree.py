@@ -92,17 +92,9 @@ def is_downloaded(folder):
 
 
 @pytest.fixture(scope="module")
-def tree(openood_release, tmp_path_factory):
-    """All exportable splits of the release. Read only."""
-    out = tmp_path_factory.mktemp("openood-tree") / "out"
-    assert run(openood_release, out) == 0
-    return out
-
-
-@pytest.fixture(scope="module")
-def read(tree):
+def read(openood_tree):
     """The lines that OpenOOD's loaders find in it, by list."""
-    return lines_of_loaders(tree)
+    return lines_of_loaders(openood_tree)
 
 
 def test_every_list_that_openood_opens_is_there_and_is_empty_where_no_split_fills_it(openood_release, read):
@@ -113,13 +105,15 @@ def test_every_list_that_openood_opens_is_there_and_is_empty_where_no_split_fill
     assert empty == {"imagenet/train_imagenet", "imagenet200/train_imagenet200", *NO_BENCHMARK}
 
 
-def test_openoods_loader_and_datasets_see_the_same_pixels_but_where_exif_turns_a_photograph(openood_release, tree):
+def test_openoods_loader_and_datasets_see_the_same_pixels_but_where_exif_turns_a_photograph(
+    openood_release, openood_tree
+):
     """`ImglistDataset` opens a file and converts it to RGB; `datasets` turns it first, and so do extractions here."""
     other, turned = set(), set()
     shards = manifest_of(openood_release)["configs"]["openood-imagenet1k"]["splits"]["textures"]["data"]
     for row in (row for shard in shards for row in pq.read_table(openood_release / shard["path"]).to_pylist()):
         seen = datasets.Image().decode_example(row["image"]).convert("RGB")
-        with Image.open(tree / "images_classic" / "texture" / row["source_id"]) as image:
+        with Image.open(openood_tree / "images_classic" / "texture" / row["source_id"]) as image:
             if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
                 turned.add(row["source_id"])
             theirs = image.convert("RGB")
@@ -134,8 +128,8 @@ def test_a_loader_of_torch_goes_over_an_empty_list_in_order(read):
         assert sum(map(len, data.DataLoader(lines, batch_size=64))) == len(lines)
 
 
-def test_openood_downloads_nothing_into_an_export(tree):
-    assert [folder for folder in DOWNLOADED if is_downloaded(tree / folder)] == []
+def test_openood_downloads_nothing_into_an_export(openood_tree):
+    assert [folder for folder in DOWNLOADED if is_downloaded(openood_tree / folder)] == []
 
 
 def reasons(out):
@@ -144,8 +138,8 @@ def reasons(out):
     return dict(line.removeprefix("benchmark_imglist/").split(".txt: ") for line in lines)
 
 
-def test_the_readme_says_which_lists_are_empty_and_why(openood_release, tree, tmp_path):
-    assert reasons(tree) == {
+def test_the_readme_says_which_lists_are_empty_and_why(openood_release, openood_tree, tmp_path):
+    assert reasons(openood_tree) == {
         "imagenet/train_imagenet": "openood-imagenet1k-train/train is not in the release",
         "imagenet200/train_imagenet200": "openood-imagenet200-train/train is not in the release",
         **dict.fromkeys(NO_BENCHMARK, "no benchmark of unknown-detection has these images"),
@@ -190,11 +184,13 @@ def test_a_killed_export_leaves_every_file_as_before_or_as_in_the_end(openood_re
         assert written(out) == after
 
 
-def test_a_list_that_a_killed_export_left_is_empty_until_its_split_is_exported(openood_release, tree, tmp_path):
+def test_a_list_that_a_killed_export_left_is_empty_until_its_split_is_exported(
+    openood_release, openood_tree, tmp_path
+):
     out = tmp_path / "out"
     assert run(openood_release, out, FIRST) == 0
     named = Path("benchmark_imglist", "imagenet", "test_ninco.txt")
-    shutil.copyfile(tree / named, out / named)
+    shutil.copyfile(openood_tree / named, out / named)
     assert run(openood_release, out, FIRST) == 0
     assert (out / named).read_bytes() == b""
 

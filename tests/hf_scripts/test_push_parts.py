@@ -7,35 +7,51 @@ import time
 import datasets
 import pytest
 
-from builders.hub.pull_request import PART
+from builders.hub import pull_request
 from hf_scripts import verify
 from tests.hf_scripts.samples import REPO, contents, make_release, write_revision
 from tests.hf_scripts.test_push_process import ended, pushed, start
 from tests.hub.server import Hub
 from tests.sentences import assert_sentence
 
+PART = 10
+"""Files of a part in these tests, but for the one that pushes parts as large as those of users."""
+
 SHARDS = 2 * PART + 1
 """So that there are three parts."""
+
+SMALL_PARTS = f"""
+import sys
+from builders.hub import pull_request
+pull_request.PART = {PART}
+from hf_scripts import push
+sys.exit(push.main(sys.argv[1:]))
+"""
+
+
+def release_of(shards, folder):
+    """A release of so many shards of one row each."""
+    return make_release(folder / "large", {"bench/train": range(shards)}, shards=shards)
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A release of so many shards of one row each. Read only."""
-    return make_release(tmp_path_factory.mktemp("large") / "release", {"bench/train": range(SHARDS)}, shards=SHARDS)
+    """A release of three small parts. Read only."""
+    return release_of(SHARDS, tmp_path_factory.mktemp("large"))
 
 
-@pytest.fixture(scope="module")
-def undisturbed(large, tmp_path_factory):
-    with Hub() as hub:
-        code, out, err = pushed(hub, large, tmp_path_factory.mktemp("home"))
-        assert (code, err) == (0, "")
-        assert "in a pull request of 3 commits and one merge;" in out
-        assert [request.status for request in hub.asked("commit")] == [200] * 3
-        return contents(hub, "v1.0.0")
+def with_small_parts(patch):
+    for module in ("builders.hub.pull_request", "hf_scripts.publish.commit"):
+        patch.setattr(f"{module}.PART", PART)
 
 
 @pytest.fixture
-def linked(large, tmp_path):
+def small_parts(monkeypatch):
+    with_small_parts(monkeypatch)
+
+
+@pytest.fixture
+def linked(large, small_parts, tmp_path):
     """The release under the name `large`."""
     (tmp_path / "large").symlink_to(large)
 
@@ -44,23 +60,27 @@ def on_main(hub):
     return [commit.title for commit in hub.commits(REPO)]
 
 
-def test_it_becomes_visible_at_once(push, hub, linked, api, tmp_path):
+def test_it_becomes_visible_at_once(push, hub, api, tmp_path):
     """Main has nothing of it while parts arrive, then all of it in one commit that has the tag."""
-    seen = []
+    part = pull_request.PART
+    shards, seen = 2 * part + 1, []
+    release_of(shards, tmp_path)
     for step, times in (("commit", 3), ("merge_pull_request", 1)):
         hub.faults.add("race", step, times=times, callback=lambda: seen.append((on_main(hub), hub.files(REPO))))
     ran = push("large")
     assert ran.code == 0
+    assert any("in a pull request of 3 commits and one merge;" in line for line in ran.out)
+    assert [request.status for request in hub.asked("commit")] == [200] * 3
     assert seen == [(["initial commit"], {})] * 4
     assert on_main(hub) == ["Publish v1.0.0 (#1)", "initial commit"]
     assert hub.tags(REPO) == {"v1.0.0": hub.commits(REPO)[0].id}
     parts = hub.commits(REPO, "refs/pr/1")
     assert [commit.title for commit in parts] == ["Publish v1.0.0, a part"] * 3 + ["initial commit"]
     sizes = [len(commit.files) - 1 for commit in reversed(parts)]
-    assert sizes == [0, PART, 2 * PART, SHARDS + 7]
+    assert sizes == [0, part, 2 * part, shards + 7]
     assert verify.main([str(write_revision(hub, tmp_path / "there", "v1.0.0")), "--workers", "1"]) == 0
     rows = datasets.load_dataset(REPO, "bench", split="train", revision="v1.0.0")
-    assert rows["id"] == [f"source/train/{number}.png" for number in range(SHARDS)]
+    assert rows["id"] == [f"source/train/{number}.png" for number in range(shards)]
 
 
 def test_the_next_version_knows_the_merged_one(push, hub, linked, more):
@@ -73,12 +93,25 @@ def test_the_next_version_knows_the_merged_one(push, hub, linked, more):
     assert "v1.0.0 was published as commit" in push("more", tag="v1.2.0").error
 
 
-@pytest.mark.parametrize(("step", "passing"), [("commit", 1), ("lfs_put", 150), ("merge_pull_request", 0)])
-def test_a_publisher_that_is_killed(large, undisturbed, tmp_path, only_loopback, step, passing):
+@pytest.fixture(scope="module")
+def undisturbed(large, tmp_path_factory):
+    with Hub() as hub, pytest.MonkeyPatch.context() as patch:
+        with_small_parts(patch)
+        code, _, err = pushed(hub, large, tmp_path_factory.mktemp("home"))
+        assert (code, err) == (0, "")
+        return contents(hub, "v1.0.0")
+
+
+# Where a part is being uploaded, what is killed is what `test_push_process.py` kills.
+@pytest.mark.parametrize(
+    ("step", "passing"),
+    [("commit", 1), pytest.param("lfs_put", 3 * PART // 2, marks=pytest.mark.slow), ("merge_pull_request", 0)],
+)
+def test_a_publisher_of_parts_that_is_killed(large, undisturbed, small_parts, tmp_path, only_loopback, step, passing):
     """The next run goes on with the same pull request, and sends nothing again that had arrived."""
     with Hub() as hub:
         hub.slow(step, 3600, skip=passing)
-        process = start(hub, large, tmp_path / "home")
+        process = start(hub, large, tmp_path / "home", module=("-c", SMALL_PARTS))
         while len(hub.asked(step)) <= passing and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)

@@ -87,9 +87,10 @@ _IMAGES = _ImageNetCNames(
 def _folders(home: Home) -> Tree | None:
     """List the folders of classes that have listed images, or those of severities without folders of classes."""
     folders: list[str] = []
+    above = [group for group in ("", *_GROUPS) if not group or (home.folder / group).is_dir()]
     for kind, wnids in _needed().items():
         corruption = kind.partition("/")[0]
-        for place in (corruption, *(f"{group}/{corruption}" for group in _GROUPS)):
+        for place in (f"{group}/{corruption}" if group else corruption for group in above):
             inner = f"{place}/{kind[-1]}"
             if (home.folder / inner).is_dir():
                 children = set(child_names(home.folder / inner))

@@ -80,10 +80,10 @@ def search_below(
     skipped: list[str] = []
     top = root.resolve()
     seen = {top}
-    level, searched = [root], 0
+    level, searched = [(root, top)], 0
     for depth in range(DEPTH + 1):
-        below: list[Path] = []
-        for folder in level:
+        below: list[tuple[Path, Path]] = []
+        for folder, real in level:
             if searched == FOLDERS:
                 return matches, [*skipped, f"all after the first {FOLDERS:,} folders"]
             searched += 1
@@ -92,18 +92,20 @@ def search_below(
             elif depth < DEPTH:
                 names = [name for name in folders_in(folder) if not is_hidden(name)]
                 for path in (folder / name for name in names if len(names) <= WIDTH):
-                    if reason := _closed(path, top):
+                    # What is no link is where its folder is: to resolve looks at each folder of a path.
+                    target = path.resolve() if path.is_symlink() else real / path.name
+                    if reason := _closed(path, target, top):
                         skipped.append(f"{escape_name(relative(path, root))} ({reason})")
-                    elif (target := path.resolve()) not in seen:
+                    elif target not in seen:
                         seen.add(target)
-                        below.append(path)
+                        below.append((path, target))
         level = below
     return matches, skipped
 
 
-def _closed(path: Path, top: Path) -> str:
-    """Return why a folder is not searched; empty if it is."""
-    if not path.resolve().is_relative_to(top):
+def _closed(path: Path, target: Path, top: Path) -> str:
+    """Return why a folder, which really is `target`, is not searched; empty if it is."""
+    if not target.is_relative_to(top):
         return "a link to another place"
     if not is_readable(path):
         return "no permission"

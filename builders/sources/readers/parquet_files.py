@@ -26,13 +26,13 @@ _DATA = "data"
 
 def split_files(home: Path, split: str) -> list[Path]:
     """Return a split's sorted Parquet files: in `data/`, in the folder itself, or where the Hub converts them."""
-    folders = (_DATA, "", *(name.format(split) for name in _CONVERTED_FOLDERS))
-    names = [
-        f"{folder}/{name}" if folder else name
-        for folder in folders
-        for name in _names(home / folder if folder else home)
-        if name.endswith(".parquet")
-    ]
+    own = _names(home)
+    names = [name for name in own if name.endswith(".parquet")]
+    for folder in (_DATA, *(name.format(split) for name in _CONVERTED_FOLDERS)):
+        if folder in own:
+            names += [f"{folder}/{name}" for name in _names(home / folder) if name.endswith(".parquet")]
+    if not names:
+        return []
     return [home / name for name in split_names(names, split)]
 
 

@@ -44,6 +44,26 @@ def test_ctrl_c_while_a_command_imports(module, arguments, imported):
     assert ended(done) == (130, "", "stopped.\n")
 
 
+GARBAGE = """
+import gc, sys
+sys.argv[0] = {started!r}
+import click
+from unknown_detection.terminal.command_line import run_command_line
+imports = gc.isenabled(), gc.get_freeze_count() > 0
+run_command_line(click.Command("work", callback=lambda: print(*imports, gc.isenabled(), gc.get_freeze_count() > 0)),
+                 [], (), stopped="")
+"""
+
+
+@pytest.mark.parametrize(
+    ("started", "states"), [("unknown-detection", "False False True True"), ("notebook", "True False True False")]
+)
+def test_garbage_is_looked_for_after_the_imports_of_a_command_and_as_before_in_other_processes(started, states):
+    command = [sys.executable, "-c", GARBAGE.format(started=started)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == states
+
+
 def test_ctrl_c_while_a_build_indexes_writes_and_finishes(built, tmp_path):
     """One moment after the other, each in the run that goes on after the one before; the second at a keyboard."""
     out = tmp_path / "out"

@@ -1,11 +1,12 @@
 """Looking for a dataset at any nesting, and what is said where it is not there."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from builders.sources.opening import open_source
-from builders.sources.readers import layouts
+from builders.sources.readers import layouts, parquet_files
 from builders.sources.registry import SOURCES
 from tests.builders.trees import refusal, tree
 from tests.sentences import assert_sentence
@@ -22,6 +23,19 @@ def train(root):
 @pytest.mark.parametrize("place", ["", "a/", "ILSVRC/Data/CLS-LOC/", "a/b/c/d/"])
 def test_found_at_any_of_four_levels(tmp_path, place):
     assert train(tree(tmp_path, {f"{place}train/{IMAGE}": ""})) == [f"{place}train/{IMAGE}"]
+
+
+def test_a_search_asks_the_system_for_little_in_each_folder(tmp_path, monkeypatch):
+    """Some sixty layouts are tried in every folder of a copy: only links are resolved, and what is there is listed."""
+    root = tree(tmp_path, {f"{number}/a.jpg": "" for number in range(20)})
+    (root / "link").symlink_to(root / "0")
+    resolved, listed = [], []
+    resolve, listdir = Path.resolve, os.listdir
+    monkeypatch.setattr(Path, "resolve", lambda path: resolved.append(path) or resolve(path))
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or listdir(path))
+    assert layouts.search_below(root, lambda folder: parquet_files.split_files(folder, "train") or None) == ([], [])
+    assert resolved == [root, root / "link"]
+    assert len(listed) == 21
 
 
 def test_a_fifth_level_is_not_searched(tmp_path):
