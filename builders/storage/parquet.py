@@ -162,7 +162,8 @@ to the system, which fills them with zeros again."""
 def image_batch_rows(parquet: pq.ParquetFile, group: int) -> int:
     """Return how many rows of a row group of images are read at a time."""
     metadata = parquet.metadata.row_group(group)
-    return max(1, min(_MOST_ROWS, _BATCH_BYTES * metadata.num_rows // max(1, metadata.total_byte_size)))
+    rows = _BATCH_BYTES * int(metadata.num_rows) // max(1, int(metadata.total_byte_size))
+    return max(1, min(_MOST_ROWS, rows))
 
 
 _LONGEST_TEXT = 1 << 16
