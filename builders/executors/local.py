@@ -14,7 +14,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
@@ -197,6 +197,24 @@ class LocalExecutor:
             end = f"crashed ({signal.strsignal(-code)})"
         advice = "Run the same command with fewer --workers" + ("; it resumes." if self._resumes else ".")
         return BuildError(f"A worker {end}. {advice}")
+
+
+def begin(preload: Sequence[str]) -> None:
+    """Have the server from which workers are forked import modules already, for an executor that is entered later.
+
+    What goes wrong, that executor finds again and says.
+    """
+
+    def start(ensure_running: Callable[[], None]) -> None:
+        with contextlib.suppress(OSError):
+            _block_interrupts()
+            ensure_running()
+
+    with contextlib.suppress(BuildError, OSError):
+        if _context(preload).get_start_method() == "forkserver":
+            from multiprocessing import forkserver  # which Windows lacks
+
+            threading.Thread(target=start, args=(forkserver.ensure_running,), daemon=True).start()
 
 
 class _Worker:

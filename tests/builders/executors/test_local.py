@@ -193,6 +193,28 @@ if __name__ == "__main__":
 """
 
 
+BEGUN = """
+import signal, time
+from multiprocessing.forkserver import _forkserver
+from builders.executors import local
+from tests.builders.executors.tasks import Square
+if __name__ == "__main__":
+    local.begin(["fractions"])
+    while _forkserver._forkserver_pid is None:
+        time.sleep(0.01)
+    begun = _forkserver._forkserver_pid
+    with local.LocalExecutor(2, preload=["fractions"]) as executor:
+        print(executor.run([Square(3)], lambda *_: None), begun == _forkserver._forkserver_pid)
+    print(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no server forks workers there")
+def test_the_server_of_workers_may_be_begun_before_them_and_ctrl_c_still_reaches_the_command():
+    ran = subprocess.run([sys.executable, "-c", BEGUN], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.splitlines() == ["[9] True", "set()"]
+
+
 def test_more_workers_than_files_may_be_open_are_refused(monkeypatch):
     """A worker takes two, and a process may have 1,024 or so (`ulimit -n`)."""
 
