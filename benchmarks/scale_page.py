@@ -17,7 +17,7 @@ from benchmarks.tables import seconds, table
 from builders.declare.benchmark import Benchmark
 from builders.pipeline.shards import SHARD_BYTES
 from builders.registry import BENCHMARKS
-from builders.sources.imagenet import IMAGENET
+from builders.sources.datasets.imagenet import IMAGENET
 
 BROAD_PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "broad.md"
 

@@ -46,14 +46,14 @@ from builders.generate.exact.deciphered import partial_broad
 from builders.generate.flags import DEVICE, Flag
 from builders.generate.synthetic import biggan, stable_diffusion
 from builders.generate.synthetic import demo as models
-from builders.sources.coco2017 import COCO2017, source_id
-from builders.sources.imagenet import IMAGENET
-from builders.sources.imagenet_o import IMAGENET_O
-from builders.sources.inaturalist import INATURALIST
+from builders.sources.datasets.coco2017 import COCO2017, source_id
+from builders.sources.datasets.imagenet import IMAGENET
+from builders.sources.datasets.imagenet_o import IMAGENET_O
+from builders.sources.datasets.inaturalist import INATURALIST
+from builders.sources.datasets.openimage_o import OPENIMAGE_O
+from builders.sources.datasets.partial_broad import ADVERSARIAL as ADVERSARIAL_PARTITIONS
+from builders.sources.datasets.partial_broad import PARTIAL_BROAD
 from builders.sources.made import BIGGAN_IMAGES, PARTITION, STABLE_DIFFUSION_IMAGES
-from builders.sources.openimage_o import OPENIMAGE_O
-from builders.sources.partial_broad import ADVERSARIAL as ADVERSARIAL_PARTITIONS
-from builders.sources.partial_broad import PARTIAL_BROAD
 from taxonomy import tables
 from unknown_detection.commands import run_builder
 

@@ -15,13 +15,13 @@ from builders.declare.quotas import AllImages, PerClass, Rest, Total
 from builders.declare.splits import AllClasses, Classes, Config, Draw, PaperCount, Split
 from builders.generate.exact.noise import GAUSSIAN_NOISE
 from builders.generate.exact.resize import FIXED_RESIZE, LSUN_FIX_RESIZE
-from builders.sources.cifar100 import CIFAR100
-from builders.sources.dtd import DTD
-from builders.sources.imagenet import IMAGENET
-from builders.sources.lsun import LSUN
-from builders.sources.lsun_fix import LSUN_FIX
+from builders.sources.datasets.cifar100 import CIFAR100
+from builders.sources.datasets.dtd import DTD
+from builders.sources.datasets.imagenet import IMAGENET
+from builders.sources.datasets.lsun import LSUN
+from builders.sources.datasets.lsun_fix import LSUN_FIX
+from builders.sources.datasets.svhn import SVHN
 from builders.sources.made import NOISE
-from builders.sources.svhn import SVHN
 from unknown_detection.commands import run_builder
 
 # Two of the five classes of each superclass are known (CIFAR-40), the other three near (CIFAR-60).

@@ -33,10 +33,10 @@ from builders.declare import papers
 from builders.declare.benchmark import Benchmark, Variant
 from builders.declare.quotas import Half, PerClass, Ranked, Rest, Total
 from builders.declare.splits import AllClasses, Classes, ClassesOf, Config, JoinedSplit, Oodness, PaperCount, Part
-from builders.sources.imagenet import IMAGENET
-from builders.sources.places365 import PLACES365
-from builders.sources.sun397 import SUN397
-from builders.sources.svhn_full import SVHN_FULL
+from builders.sources.datasets.imagenet import IMAGENET
+from builders.sources.datasets.places365 import PLACES365
+from builders.sources.datasets.sun397 import SUN397
+from builders.sources.datasets.svhn_full import SVHN_FULL
 from taxonomy.decisions import load_decisions
 from taxonomy.grading import NO_ANIMALS
 from taxonomy.rules import facets

@@ -10,6 +10,9 @@ or of some classes, the split takes these. Nothing is drawn, so the seed orders 
 - openood-imagenet1k-shifted: known classes in other pictures, which OpenOOD's full spectrum counts as known. Nobody's
   corruption is repeated: ImageNet-C's images are those of the published archives.
 - openood-imagenet200: the classes of ImageNet-R alone are known; the unknown images are the same.
+- openood-imagenet200-shifted: the rows of openood-imagenet1k-shifted whose classes are known there. OpenOOD has its
+  lists in an archive alone, and we know one public copy of them (github.com/moxime/ooddict at a4cb1ff,
+  data/benchmark_imglist/imagenet200/test_imagenet200_{v2,r,c}.txt): it has these rows and labels, and no others.
 - mos: the unknown sets iNaturalist, SUN, Places and Textures.
 - imagenet-es: the test set of ImageNet-ES, known classes photographed from a screen, only built on request. OpenOOD's
   full spectrum has a list of it since July 2024, which we have not found published but in its archive.
@@ -28,25 +31,25 @@ import sys
 from builders.declare import papers
 from builders.declare.benchmark import Benchmark, Variant
 from builders.declare.quotas import AllImages, Listed, Rest
-from builders.declare.splits import AllClasses, Classes, ClassesOf, Config, PaperCount, Split
-from builders.sources.cifar10 import CIFAR10
-from builders.sources.cifar100 import CIFAR100
-from builders.sources.dtd import DTD
-from builders.sources.imagenet import IMAGENET
-from builders.sources.imagenet21k import IMAGENET21K
-from builders.sources.imagenet_c import IMAGENET_C
-from builders.sources.imagenet_es import IMAGENET_ES
-from builders.sources.imagenet_r import IMAGENET_R
-from builders.sources.imagenet_v2 import IMAGENET_V2
-from builders.sources.inaturalist import INATURALIST
-from builders.sources.mnist import MNIST
-from builders.sources.mos_sun import MOS_SUN
-from builders.sources.ninco import NINCO
-from builders.sources.openimage_o import OPENIMAGE_O
-from builders.sources.places365 import PLACES365
-from builders.sources.sun397 import SUN397
-from builders.sources.svhn import SVHN
-from builders.sources.tiny_imagenet import TINY_IMAGENET
+from builders.declare.splits import AllClasses, ChosenClasses, Classes, ClassesOf, Config, PaperCount, Split
+from builders.sources.datasets.cifar10 import CIFAR10
+from builders.sources.datasets.cifar100 import CIFAR100
+from builders.sources.datasets.dtd import DTD
+from builders.sources.datasets.imagenet import IMAGENET
+from builders.sources.datasets.imagenet21k import IMAGENET21K
+from builders.sources.datasets.imagenet_c import IMAGENET_C
+from builders.sources.datasets.imagenet_es import IMAGENET_ES
+from builders.sources.datasets.imagenet_r import IMAGENET_R
+from builders.sources.datasets.imagenet_v2 import IMAGENET_V2
+from builders.sources.datasets.inaturalist import INATURALIST
+from builders.sources.datasets.mnist import MNIST
+from builders.sources.datasets.mos_sun import MOS_SUN
+from builders.sources.datasets.ninco import NINCO
+from builders.sources.datasets.openimage_o import OPENIMAGE_O
+from builders.sources.datasets.places365 import PLACES365
+from builders.sources.datasets.sun397 import SUN397
+from builders.sources.datasets.svhn import SVHN
+from builders.sources.datasets.tiny_imagenet import TINY_IMAGENET
 from unknown_detection.commands import run_builder
 
 LABELS = ClassesOf(IMAGENET)
@@ -86,6 +89,17 @@ KINSHIP = (
     "SSB's authors chose classes by semantic distance. NINCO's authors looked at every image of NINCO, and at 400 "
     "each of iNaturalist and OpenImage-O (`examined`, `known_object_seen`)."
 )
+
+
+def _spectrum(classes: ChosenClasses, images: int) -> tuple[Split, ...]:
+    """Return the shifted sets of OpenOOD's full spectrum; V2 and C have ten images of each class, R all of 200."""
+    return (
+        _shifted("imagenet_v2", source=IMAGENET_V2, partitions=("images",), classes=classes, paper=PaperCount(images)),
+        _shifted("imagenet_r", source=IMAGENET_R, partitions=("images",), classes=classes, paper=PaperCount(30_000)),
+        _shifted("imagenet_c", source=IMAGENET_C, partitions=("openood",), classes=classes, paper=PaperCount(images)),
+    )
+
+
 OPENOOD_1K = Config(
     name="openood-imagenet1k",
     labels=LABELS,
@@ -104,11 +118,7 @@ SHIFTED_1K = Config(
     labels=LABELS,
     description="Known classes in other pictures: ImageNet-V2's new photographs, ImageNet-R's renditions, and one "
     "corrupted copy each of 10,000 test images from ImageNet-C.",
-    splits=(
-        _shifted("imagenet_v2", source=IMAGENET_V2, partitions=("images",), paper=PaperCount(10_000)),
-        _shifted("imagenet_r", source=IMAGENET_R, partitions=("images",), paper=PaperCount(30_000)),
-        _shifted("imagenet_c", source=IMAGENET_C, partitions=("openood",), paper=PaperCount(10_000)),
-    ),
+    splits=_spectrum(EVERY, 10_000),
 )
 SCREENS = Config(
     name="imagenet-es",
@@ -134,6 +144,14 @@ OPENOOD_200 = Config(
         _test(classes=LABELS_200, quota=Rest("openood-imagenet200/validation"), paper=PaperCount(9_000)),
         *UNKNOWN,
     ),
+)
+SHIFTED_200 = Config(
+    name="openood-imagenet200-shifted",
+    labels=LABELS_200,
+    description="The known classes of `openood-imagenet200` in other pictures: the rows of "
+    "`openood-imagenet1k-shifted` of these classes. OpenOOD has its lists in an archive alone; the one public copy of "
+    "them that we know has the same rows.",
+    splits=_spectrum(LABELS_200, 2_000),
 )
 SUN = _far(
     "sun",
@@ -295,6 +313,7 @@ BENCHMARK = Benchmark(
         OPENOOD_1K,
         SHIFTED_1K,
         OPENOOD_200,
+        SHIFTED_200,
         MOS,
         IMAGENET_OOD,
         SCREENS,

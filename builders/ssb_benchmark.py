@@ -20,8 +20,8 @@ from builders.declare.quotas import AllImages
 from builders.declare.splits import Classes, Config, PaperCount, Split
 from builders.release.schema import Role
 from builders.sources.base import Source
-from builders.sources.cub200 import CUB200
-from builders.sources.fgvc_aircraft import FGVC_AIRCRAFT
+from builders.sources.datasets.cub200 import CUB200
+from builders.sources.datasets.fgvc_aircraft import FGVC_AIRCRAFT
 from unknown_detection.commands import run_builder
 
 _ROLES: dict[str, Role] = {"hard": "near_ood", "medium": "near_ood", "easy": "far_ood"}

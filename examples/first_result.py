@@ -15,11 +15,13 @@ The demo has made-up images and a tiny network: it shows the steps, and its figu
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,13 @@ import click
 import pandas as pd
 
 import unknown_detection as ud
-from unknown_detection.evaluation.protocols.openood import published_training
+from unknown_detection.evaluation.protocols.openood import published as published_rows
 
 EPOCHS = 100
 RESNET = f"{Path(__file__).with_name('train.py')}:resnet18_openood"
+NEEDED = ("torch", "torchvision", "safetensors", "pytorch_ood")
+"""Packages of the extras train and evaluate that the last steps import."""
+
 SOURCES = ("cifar10", "cifar100", "tiny_imagenet", "mnist", "svhn", "dtd")
 PLACES = "places365-val"
 """The sources that `sources get` downloads from their owners, and Places365's validation images."""
@@ -46,6 +51,9 @@ Why ours may differ from the leaderboard's:
 - MNIST's and SVHN's images are the owners' pixels here, and OpenOOD's copies are JPEGs that somebody made of them;
 - hyperparameters are chosen on the same images, among values of our own;
 - float32 sums have another order on another device, and trainings end in other weights."""
+
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def tiny(num_classes: int) -> Any:
@@ -66,7 +74,7 @@ def of_openood(checkpoint: Path, out: Path) -> Path:
     """Write OpenOOD's checkpoint with torchvision's names: a block's shortcut is its downsample there."""
     from safetensors.torch import save_file
 
-    from unknown_detection.evaluation.models.blueprints import read_state_dict
+    from unknown_detection.evaluation.models.weights import read_state_dict
 
     named = {name.replace(".shortcut.", ".downsample."): of for name, of in read_state_dict(checkpoint).items()}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +86,7 @@ def compare(figures: pd.DataFrame, config: str) -> pd.DataFrame:
     """Return our means over the near and the far splits beside the leaderboard's, in percent."""
     each = figures[figures["split"] != "mean"]
     means = each.pivot_table(index="detector", columns="role", values="AUROC", aggfunc="mean") * 100
-    published = published_training(config)
+    published = published_rows(config)
     table = pd.DataFrame(index=[name for name in published.index if name in means.index])
     table.index.name = "detector"
     for name in ("near", "far"):
@@ -122,6 +130,20 @@ def is_built(release: Path, configs: Sequence[str]) -> bool:
         return False
 
 
+def require(detectors: str, device: str) -> None:
+    """Refuse what the last steps would refuse, after the download and the training."""
+    for package in NEEDED:
+        if find_spec(package) is None:
+            raise click.UsageError(
+                f"{package} is not installed, which training and scoring need: pip install -e '.[train,evaluate]'"
+            )
+    from unknown_detection.evaluation.detectors.choice import choose
+    from unknown_detection.evaluation.models.models import pick_device
+
+    choose(detectors)
+    pick_device(device)
+
+
 def run(title: str, *words: object) -> None:
     """Run a step, a command that one could type; its failure ends the script."""
     command = [*map(str, words)]
@@ -157,7 +179,7 @@ def print_plan(
 @click.option("--benchmark", type=click.Choice(["cifar10", "cifar100"]), default="cifar10", help="What is known.")
 @click.option("--sources", type=click.Path(path_type=Path), help="Folder of the sources.  [default: OUT/sources]")
 @click.option("--places365", help="Your copy of Places365, or hf://datasets/..., in place of the owners' files.")
-@click.option("--weights", type=click.Path(path_type=Path), help="A checkpoint of OpenOOD's, instead of a training.")
+@click.option("--weights", type=FILE, help="A checkpoint of OpenOOD's, instead of a training.")
 @click.option("--epochs", type=click.IntRange(1), default=EPOCHS, help="Fewer are quicker, and no result.")
 @click.option("--seed", type=int, default=0, help="Of the training.")
 @click.option("--detectors", help="Detectors to score, separated by commas; without it, all that both have.")
@@ -177,10 +199,13 @@ def main(
     names = SOURCES if places365 else (*SOURCES, PLACES)
     release = out / ("demo-release" if demo else "release")
     epochs = 2 if demo else epochs
-    name = f"resnet18-{epochs}-epochs-seed-{seed}"
-    trained = out / f"{'tiny' if demo else f'published-{weights.stem}' if weights else name}-on-{benchmark}"
+    name = "tiny" if demo else f"resnet18-{epochs}-epochs-seed-{seed}"
+    if weights:  # OpenOOD calls each of its checkpoints best.ckpt
+        name = f"published-{weights.stem}-{hashlib.sha256(weights.read_bytes()).hexdigest()[:8]}"
+    trained = out / f"{name}-on-{benchmark}"
     at, built = trained / "weights.safetensors", is_built(release, configs)
-    network = f"{Path(__file__)}:tiny" if demo else RESNET
+    network, detectors = f"{Path(__file__)}:tiny" if demo else RESNET, detectors or (OF_DEMO if demo else DETECTORS)
+    require(detectors, device)
     if dry_run:
         classes = int(benchmark.removeprefix("cifar"))
         print_plan(folder, names, classes, epochs, device, built=built, trained=bool(weights) or at.exists())
@@ -206,12 +231,12 @@ def main(
         options += [] if device == "auto" else ["--device", device]
         run("train", Path(__file__).with_name("train.py"), *options)
     done = ud.run(
-        network, release, detectors or (OF_DEMO if demo else DETECTORS), trained / "evaluation", splits=configs,
+        network, release, detectors, trained / "evaluation", splits=configs,
         weights=at, device=device, workers=workers, log=click.echo,
     )  # fmt: skip
     table = compare(done.figures, config)
     table.to_csv(trained / "comparison.csv")
-    right, published = accuracy(done.features, f"{config}/test"), published_training(config).loc["msp"]
+    right, published = accuracy(done.features, f"{config}/test"), published_rows(config).loc["msp"]
     click.echo(table.to_string())
     click.echo(
         f"accuracy on test: {right:.2f}, published {published['accuracy']:.2f} ± {published['accuracy_deviation']:.2f}"

@@ -37,7 +37,8 @@ from PIL import Image
 from tqdm import tqdm
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.blueprints import load_weights, make_blueprint, read_state_dict
+from unknown_detection.evaluation.models.blueprints import make_blueprint
+from unknown_detection.evaluation.models.weights import load_weights, read_state_dict
 from unknown_detection.evaluation.releases import Release, load
 
 try:

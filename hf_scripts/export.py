@@ -23,6 +23,7 @@ from builders.storage.files import write_text
 from builders.storage.paths import LOCAL, PathType, inside
 from hf_scripts.exports import readme
 from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS
+from hf_scripts.exports.names import class_folders
 from hf_scripts.exports.rows import ImageRow, check_identity, read_image_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, export_lock
 from hf_scripts.exports.targets import Target
@@ -90,8 +91,9 @@ class Export:
         return state
 
     def _write(self, key: str, progress: Callable[[int], object], *, dry_run: bool) -> ExportedSplit:
-        split, target = self.splits[key], Target(self.out, self.shard_bytes, dry_run=dry_run)
-        check_identity(self.root, key, self.manifest.configs[key.partition("/")[0]], split)
+        split, config = self.splits[key], self.manifest.configs[key.partition("/")[0]]
+        target = Target(self.out, self.shard_bytes, dry_run=dry_run, folder=class_folders(config.label_names))
+        check_identity(self.root, key, config, split)
         kinds: Counter[str] = Counter()
 
         def rows() -> Iterator[ImageRow]:

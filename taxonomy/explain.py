@@ -60,6 +60,7 @@ CONFIGS = {
     "broad-multi-label": ("cocomagenet",),
     "openood-imagenet1k": ("ssb-hard", "openood-textures"),
     "openood-imagenet200": ("openood-imagenet200", "ssb-hard", "openood-textures"),
+    "openood-imagenet200-shifted": ("openood-imagenet200",),
     "openood-imagenet200-train": ("openood-imagenet200",),
     "ssb-cub-train": ("ssb-cub",),
     "ssb-aircraft-train": ("ssb-aircraft",),

@@ -31,6 +31,18 @@ def size_of(group, column):
     return (4, group, 1, column, 3, 6)
 
 
+def nulls_of(group, column):
+    """The path to `null_count` of a column's `statistics`."""
+    return (4, group, 1, column, 3, 12, 3)
+
+
+def with_bounds(data, value, other):
+    """The file with another value of the same length, as bytes, for one that its statistics name."""
+    start, _ = _footer(data)
+    assert len(value) == len(other) and value in data[start:]
+    return data[:start] + data[start:].replace(value, other)
+
+
 def claim(data, path):
     """What the footer of a file says at a path of fields and places in lists."""
     return _unzigzag(_varint(data, numbers(data)[path][0])[0])

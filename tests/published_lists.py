@@ -53,6 +53,13 @@ FILES = {
 }
 """The lists' files in that folder."""
 
+OF_200_CLASSES = {
+    "imagenet200_v2": "imagenet_v2",
+    "imagenet200_r": "imagenet_r",
+    "imagenet200_c": "openood_imagenet_c",
+}
+"""The lists of ImageNet-200's shifted images, whose files are not there: those of ImageNet-1k that have them all."""
+
 _OF_OPENOOD = ("imagenet_1k/val/", "imagenet_c/", "imagenet_r/", "imagenet_v2/", "inaturalist/images/", "ninco/")
 _SETS = (*_OF_OPENOOD, "openimage_o/images/", "ssb_hard/", "texture/")
 
@@ -70,8 +77,18 @@ def labels(name):
 
 def content(name):
     """The text of a list. Those of ImageNet-200's known classes came to us with names alone, without their folder."""
+    if name in OF_200_CLASSES:
+        return _of_200_classes(OF_200_CLASSES[name])
     text = gzip.decompress((PUBLISHED / FILES[name]).read_bytes()).decode()
     return re.sub("^", _OF_OPENOOD[0], text[:-1], flags=re.M) + "\n" if name.startswith("imagenet200") else text
+
+
+def _of_200_classes(name):
+    """The lines of a list of ImageNet-1k whose classes ImageNet-200 has, with the label that its test list gives."""
+    of_1k, of_200 = labels("openood_test"), labels("imagenet200_test")
+    numbers = {str(of_1k[path]): label for path, label in of_200.items()}
+    pairs = (line.split(" ") for line in lines(name))
+    return "".join(sorted(f"{path} {numbers[label]}\n" for path, label in pairs if label in numbers))
 
 
 def lines(name):

@@ -55,7 +55,7 @@ def attacked(release):
 @real.REAL
 def test_an_attack_on_a_gpu_holds_on_the_cpu_and_has_the_same_bytes_again(world, tmp_path):
     from builders.generate.adversarial.network import load_network, model_named
-    from builders.sources.imagenet import IMAGENET
+    from builders.sources.datasets.imagenet import IMAGENET
     from hf_scripts import verify
 
     given = real.arguments(world, "--splits=broad-adversarial", "--attack-batch=8", "--device=cuda")
@@ -93,7 +93,7 @@ def test_autoattack_on_a_gpu(world, tmp_path):
 @pytest.mark.usefixtures("tf32")
 def test_images_are_judged_in_full_float32(world):
     from builders.generate.adversarial.network import load_network, model_named
-    from builders.sources.imagenet import IMAGENET
+    from builders.sources.datasets.imagenet import IMAGENET
 
     drawn = np.random.default_rng(0).integers(0, 256, (16, 224, 224, 3), dtype=np.uint8)
     labels = np.arange(16)

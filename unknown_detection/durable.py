@@ -95,7 +95,10 @@ def finish(temporary: Path, path: Path) -> None:
 
     A failure before the rename leaves `path` as it was.
     """
-    flush_tree(temporary)
+    if temporary.is_dir() or temporary.is_symlink():
+        flush_tree(temporary)
+    else:
+        flush(temporary)
     make_folder(path.parent)
     temporary.replace(path)
     flush(path.parent)

@@ -9,6 +9,7 @@ Tested by `tests/unknown_detection/test_names.py`.
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 
@@ -24,15 +25,18 @@ def folded(name: str) -> str:
 
 
 def by_name(names: Iterable[str]) -> Callable[[str], str | None]:
-    """Return a function that finds a name among some: the identical one, else the only one that folds to the same."""
+    """Return a function that finds a name among some: the identical one, else the only one that folds to the same.
+
+    A name that is there twice stands for neither: ImageNet has two classes called crane, and two called maillot.
+    """
     alike: dict[str, list[str]] = {}
-    exact = dict.fromkeys(names)
-    for name in exact:
+    exact = Counter(iter(names))  # of a mapping, its keys
+    for name in exact.elements():
         alike.setdefault(folded(name), []).append(name)
 
     def find(name: str) -> str | None:
         if name in exact:
-            return name
+            return name if exact[name] == 1 else None
         found = alike.get(folded(name), [])
         return found[0] if len(found) == 1 else None
 

@@ -22,7 +22,7 @@ from PIL import Image
 
 from benchmarks import figures
 from builders.release.digests import file_sha256
-from builders.sources.imagenet import IMAGENET
+from builders.sources.datasets.imagenet import IMAGENET
 
 WITHDRAWN = 10
 

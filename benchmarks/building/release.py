@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.rivals import Run, interleave, report, run_process
-from builders.sources.imagenet import IMAGENET
+from builders.sources.datasets.imagenet import IMAGENET
 
 CLASSES = 1000
 IMAGES_PER_CLASS = 24

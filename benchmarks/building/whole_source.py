@@ -20,7 +20,7 @@ from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.run import write_release
 from builders.plan.candidates import Draws
 from builders.plan.planner import plan
-from builders.sources.imagenet import IMAGENET
+from builders.sources.datasets.imagenet import IMAGENET
 from builders.sources.opening import open_source
 from builders.storage.paths import as_path
 from unknown_detection.terminal.progress import TerminalMeter
@@ -64,7 +64,8 @@ def main() -> None:
         planned = plan(draws, indexes, splits=[SPLIT])
         request = BuildRequest(out, (SPLIT,), allow_partial=True, demo=True)
         labels = {config.name: draws.label_names(config) for config in benchmark.configs}
-        write_release(BuildPlan(request, indexes, draws, tuple(planned), labels, {SPLIT: ""}), executor, meter)
+        build = BuildPlan(request, benchmark.version, indexes, draws, tuple(planned), labels, {SPLIT: ""})
+        write_release(build, executor, meter)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from benchmarks.rivals import Run, interleave, report, run_process
-from builders.sources.imagenet import IMAGENET
+from builders.sources.datasets.imagenet import IMAGENET
 
 CLASSES = 100
 IMAGES_PER_CLASS = 120

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rivals import Run, interleave, report, run_process
-from builders.sources.coco2017 import image_name, shared
 from builders.sources.coco_annotations import FILE
+from builders.sources.datasets.coco2017 import image_name, shared
 from taxonomy import tables
 
 IMAGES, OBJECTS, CROWDS = 118_287, 860_001, 10_052
@@ -39,7 +39,7 @@ OURS = """
 import sys
 from pathlib import Path
 import numpy as np
-from builders.sources.coco2017 import shared
+from builders.sources.datasets.coco2017 import shared
 from builders.sources.coco_annotations import category_areas, read_instances
 np.save(sys.argv[2], category_areas(read_instances(Path(sys.argv[1])), list(shared())))
 """

@@ -23,7 +23,7 @@ from pathlib import Path
 import click
 
 from benchmarks.rivals import Run, interleave, report, run_process
-from builders.sources.svhn_full import SVHN_FULL
+from builders.sources.datasets.svhn_full import SVHN_FULL
 from taxonomy import lists, tables
 from tests.published_lists import labels, published
 

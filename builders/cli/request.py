@@ -41,7 +41,7 @@ class BuildRequest:
     the word `duplicates`, and `withdrawn` has the reasons of that file, by row id. `folders` are the places given by
     the sources' own flags, by source key. `variants` has the folder given with each variant's flag, by the variant's
     name; empty for the flag alone. `settings` are the values of the flags whose values make generators, given or not,
-    by the flags' names. `released` is the version of the release whose rows are built; empty for the benchmark's own.
+    by the flags' names.
     """
 
     out: Path
@@ -64,7 +64,6 @@ class BuildRequest:
     folders: Mapping[str, Place] = field(default_factory=dict)
     variants: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    released: str = ""
 
     @property
     def without_duplicates(self) -> bool:

@@ -33,7 +33,7 @@ from builders.commands.demo_build import (
 from builders.commands.summary import print_result
 from builders.declare.benchmark import Benchmark
 from builders.errors import BuildError, one_line
-from builders.generate.contract import INSTALL, check_installed, not_installed, without_packages
+from builders.generate.contract import INSTALL, not_installed, uninstalled_error
 from builders.generate.flags import DEVICE
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.from_sources import prepare
@@ -49,7 +49,6 @@ from unknown_detection.words import first_few
 def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
     """Build a benchmark as the flags ask, and print what was built."""
     meter = TerminalMeter(quiet=request.quiet)
-    declared.check()
     benchmark, request = apply_variants(declared, request)
     names = parse_split_names(request.splits)
     benchmark = benchmark.with_settings(request.settings, {name.partition("/")[0] for name in names})
@@ -60,6 +59,7 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
     with contextlib.ExitStack() as cleanup:
         benchmark, splits = choose_splits(benchmark, names, request, meter.note)
         read = benchmark.compared_with(splits) if request.without_duplicates else splits
+        benchmark.check(read)
         if request.demo:
             benchmark = with_demo_models(benchmark, models, read, request, cleanup)
             splits, read = (tuple(key for key in keys if not benchmark.needs(key)) for keys in (splits, read))
@@ -175,8 +175,7 @@ def choose_splits(
     lacking: dict[str, str] = {}
     if request.demo and not request.dry_run:
         unnamed = [key for key in benchmark.usual() if not is_selected(key, names) and not benchmark.needs(key)]
-        uninstalled = without_packages(benchmark.generators(unnamed))
-        lacking = {key: not_installed([generator]) for key, generator in uninstalled.items()}
+        lacking = {key: not_installed([generator]) for key, generator in benchmark.uninstalled(unnamed).items()}
         benchmark = benchmark.needing(lacking)
     ready = benchmark.ready()
     for name in names:
@@ -198,14 +197,13 @@ def choose_splits(
         # Also with --quiet: it is no progress.
         click.echo(f"left out {keys}: {packages}. For these, too: {INSTALL}", err=True)
     if not request.dry_run:
-        check_installed(benchmark.generators(splits))
-        if request.without_duplicates:
-            uninstalled = without_packages(benchmark.generators(benchmark.compared_with(splits)))
-            if uninstalled:
-                raise BuildError(
-                    f"--withdraw duplicates compares the images with those of {', '.join(uninstalled)}, and "
-                    f"{not_installed(uninstalled.values())}. Run {INSTALL}."
-                )
+        if uninstalled := benchmark.uninstalled(splits):
+            raise uninstalled_error(uninstalled)
+        if request.without_duplicates and (uninstalled := benchmark.uninstalled(benchmark.compared_with(splits))):
+            raise BuildError(
+                f"--withdraw duplicates compares the images with those of {', '.join(uninstalled)}, and "
+                f"{not_installed(uninstalled.values())}. Run {INSTALL}."
+            )
     return benchmark, splits
 
 

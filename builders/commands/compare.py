@@ -71,7 +71,7 @@ def command(
     from builders.doctor.index import reference
     from builders.doctor.lines import SHOWN, difference_values, differences_csv, kinds_table, refuse_inside
     from builders.doctor.scan import scan_copy
-    from builders.doctor.sides import Difference, compare_sides, likeliest
+    from builders.doctor.sides import Difference, compare_sides, likeliest, other_classes
 
     for out in (csv, page):
         refuse_inside(out, Path(a))
@@ -92,12 +92,14 @@ def command(
         equal, differences = compare_sides(ours, theirs)
         beside_a, beside_b = strays(here, ours, theirs)
         differences = joined(beside_b, joined(beside_a, differences), absent="extra")
-        differences = [*refused, *differences]
+        differences = [*refused, *differences, *other_classes(ours, theirs)]
     kinds = count_kinds(differences)
     reason = likeliest(Counter({str(kind): count for kind, count in kinds.items()}), ours.rows.num_rows)
     total = sum(kinds.values())
     if not differences:
-        sentence = f"equal: every one of {quantity(theirs.rows.num_rows, 'row')} of {ours.name} as in {theirs.name}"
+        rows = quantity(theirs.rows.num_rows, "row")
+        how = "" if any(here) else ", by their indexes: no image was read (verify compares them with an index)"
+        sentence = f"equal: every one of {rows} of {ours.name} as in {theirs.name}{how}"
     elif refused:
         sentence = f"{ours.name} and {theirs.name} are not compared as a whole: {refused[0].detail}"
     else:

@@ -43,7 +43,7 @@ def print_result(plan: BuildPlan, manifest: Manifest | None, *, as_json: bool) -
             click.echo(line, err=True)
         if line := doubts(manifest):
             click.echo(f"{line} {LOOK_AT_PAIRS.format(out=plan.request.out)}", err=True)
-        click.echo(built_text(plan.benchmark, manifest, plan.request.out, plan.request.splits))
+        click.echo(built_text(plan.draws.benchmark, manifest, plan.request.out, plan.request.splits))
     elif as_json:
         print_document("build", dry_run_document(plan))
     else:
@@ -68,6 +68,11 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
             lines.append(
                 f"{key}: {count:,} broken in the owner's archive and left out ({excluded}, by the rule {RULE})"
             )
+        if entry.overlaps and not benchmark.paper:  # what a paper's unknowns overlap, its page says
+            lines.append(
+                f"{key}: {entry.overlaps:,} of {entry.rows:,} rows are of classes that overlap known ones "
+                "(id_overlap); reports have figures without them"
+            )
     if without_pixels := [key for key, entry in entries.items() if not entry.data]:
         lines.append(f"{', '.join(without_pixels)}: rows without pixels; --with-images writes these, too")
     lines.append("")
@@ -91,7 +96,7 @@ def loading_line(out: Path, config: str, split: str, entry: SplitEntry) -> str:
 
 def dry_run_document(plan: BuildPlan) -> dict[str, Any]:
     """Return the JSON document of a dry run: each split, and the parts of a joined split."""
-    request, benchmark, splits = plan.request, plan.benchmark, dict[str, dict[str, Any]]()
+    request, benchmark, splits = plan.request, plan.draws.benchmark, dict[str, dict[str, Any]]()
     for planned in plan.planned:
         key, generator, size = planned.split_key, planned.split.image_generator, 0
         left_out: Counter[str] = Counter()
@@ -119,7 +124,7 @@ def dry_run_document(plan: BuildPlan) -> dict[str, Any]:
 
 def dry_run_text(plan: BuildPlan) -> str:
     """Return the text of a dry run: counts, bytes, and how much each rule leaves out."""
-    document, benchmark = dry_run_document(plan), plan.benchmark
+    document, benchmark = dry_run_document(plan), plan.draws.benchmark
     lines, parts = [["split", "about", "images left out", "by rule"]], []
     for entry in document["splits"]:
         for described in entry["parts"] or [entry]:

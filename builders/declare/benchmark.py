@@ -124,9 +124,12 @@ class Benchmark:
         if not any(split.is_named for split in self.parts.values()):
             self.check()
 
-    def check(self) -> None:
-        """Check the declaration; done when it is made, or when a build begins if it names sources by key."""
-        for problem in _problems(self):
+    def check(self, splits: Collection[str] = ()) -> None:
+        """Check the declaration; done when it is made, or when a build begins if it names sources by key.
+
+        Of the sources of some splits (`config/split`) alone, if these are given: a build looks at no others.
+        """
+        for problem in _problems(self, self.parts_of(splits) or tuple(self.parts)):
             raise DeclarationError(f"Benchmark {self.name}, {problem}.")
 
     def with_variants(self, names: Collection[str]) -> Benchmark:
@@ -211,6 +214,10 @@ class Benchmark:
         generators = {key: self.parts[key].image_generator for key in splits if key in self.parts}
         return {key: generator for key, generator in generators.items() if generator is not None}
 
+    def uninstalled(self, splits: Iterable[str]) -> dict[str, Generator]:
+        """Return those generators of some splits (`config/split`), by key, of which a package is not installed."""
+        return {key: generator for key, generator in self.generators(splits).items() if not generator.is_installed}
+
     def usual(self) -> tuple[str, ...]:
         """Return the splits (`config/split`) that are built if none are named: all but those of optional configs."""
         optional = {config.name for config in self.configs if config.optional}
@@ -251,13 +258,11 @@ class Benchmark:
 
     def partitions(self, parts: Iterable[str]) -> dict[Source, tuple[str, ...]]:
         """Return the partitions of each source that some splits need, also for the splits that draw before them."""
-        needed: dict[str, dict[str, None]] = {}
+        needed: dict[Source, dict[str, None]] = {}
         for key in (key for part in parts for key in (part, *self.drawn_before(part))):
-            split = self.parts[key]
-            needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
-            if (originals := split.originals) is not None:
-                needed.setdefault(originals.source.key, {}).update(dict.fromkeys(originals.partitions))
-        return {source: tuple(needed[source.key]) for source in self.sources() if source.key in needed}
+            for source, partitions in self.parts[key].sources.items():
+                needed.setdefault(source, {}).update(dict.fromkeys(partitions))
+        return {source: tuple(partitions) for source, partitions in needed.items()}
 
     def group(self, config: str) -> str:
         """Name the group of splits whose duplicates are compared; empty for all of them.
@@ -290,8 +295,8 @@ def split_of(key: str) -> str:
     return key.partition(".")[0]
 
 
-def _problems(benchmark: Benchmark) -> Iterator[str]:
-    """Yield the mistakes in a benchmark as "<place>: <mistake>", without a full stop."""
+def _problems(benchmark: Benchmark, asked: Sequence[str]) -> Iterator[str]:
+    """Yield the mistakes in a benchmark as "<place>: <mistake>", without a full stop; `asked` are parts' keys."""
     from taxonomy.decisions import TABLES  # here, since `--help` of a benchmark checks nothing
     from taxonomy.overlaps import BY_NAME, LABEL_SPACES
 
@@ -337,12 +342,12 @@ def _problems(benchmark: Benchmark) -> Iterator[str]:
             yield f"{place}: the table {chosen.table} decides no class to be {chosen.decision}"
         if chosen.draw is not None and chosen.draw.key not in splits:
             yield f"{place}: the draw of its classes is keyed by {chosen.draw.key}, which is no split"
-    yield from _problems_of_draws(parts, splits)
+    yield from _problems_of_draws(parts, splits, asked)
 
 
-def _problems_of_draws(parts: Mapping[str, Split], splits: Collection[str]) -> Iterator[str]:
-    """Yield the mistakes in what parts, given by key, take of their sources."""
-    for key, split in parts.items():
+def _problems_of_draws(parts: Mapping[str, Split], splits: Collection[str], asked: Sequence[str]) -> Iterator[str]:
+    """Yield the mistakes in what the parts that are asked for take of their sources; all are given by key."""
+    for key, split in ((key, parts[key]) for key in asked):
         counts, quota, before = split.source.expected(), split.quota, [key]
         for partition in split.partitions:
             if partition not in counts:

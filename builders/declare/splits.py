@@ -214,9 +214,10 @@ class Split:
         return self.generator or OF_ARRAYS.get(self.source.arrays)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
-        """The split's source, and if it takes another source's originals, that one too."""
-        return (self.source,) if self.originals is None else (self.source, self.originals.source)
+    def sources(self) -> dict[Source, tuple[str, ...]]:
+        """The partitions of the split's source, and if it takes another source's originals, of that one too."""
+        originals = {} if self.originals is None else {self.originals.source: self.originals.partitions}
+        return {self.source: self.partitions, **originals}
 
     @property
     def is_named(self) -> bool:
@@ -340,10 +341,11 @@ class Config:
         """Whether rows of a split or part have labels: in-distribution rows, and shifted rows of labelled classes.
 
         Where `labels` are all classes of a source, rows of another source have labels if it has no other classes.
-        Otherwise shifted rows have none: their classes may be others than those that `label` counts.
+        Where a table chooses them, shifted rows have labels if their classes are chosen by the same table: others may
+        be none that `label` counts.
         """
-        if not isinstance(self.labels, ClassesOf):
-            return split.role == "in_distribution"
         if split.role not in KNOWN_CLASS_ROLES:
             return False
+        if not isinstance(self.labels, ClassesOf):
+            return split.role == "in_distribution" or split.classes == self.labels
         return split.source.classes().keys() <= self.labels.source.classes().keys()

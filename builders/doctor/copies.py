@@ -93,11 +93,13 @@ def _recognised(place: Path, sources: Sequence[Source]) -> Recognised:
         raise BuildError(f"There is no folder or file {place}. Give a copy of a dataset.")
     if not (place.is_dir() or place.is_file()):
         raise BuildError(f"{place} is neither a folder nor a regular file. Give the folder or archive of a dataset.")
-    if (place / MANIFEST).is_file() and (place / "index").is_dir():
-        raise BuildError(
-            f"{place} is a release, not a copy of a source. Check it with python -m hf_scripts.verify {place}, or "
-            "compare it with another one by python -m builders.commands.compare."
-        )
+    # A release itself, its data folder, or the folder of a config in it.
+    for folder in (place, *place.absolute().parents[:2]):
+        if (folder / MANIFEST).is_file() and (folder / "index").is_dir():
+            raise BuildError(
+                f"{folder} is a release, not a copy of a source. Check it with python -m hf_scripts.verify {folder}, "
+                "or compare it with another one by python -m builders.commands.compare."
+            )
     inside = "" if place.is_dir() else place.name
     found, refusals = _candidates(place if place.is_dir() else place.parent, inside, sources)
     if place.is_dir() and place.resolve().name in _PARTITION_FOLDERS:

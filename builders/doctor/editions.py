@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from builders.doctor.copies import Copy
 from builders.doctor.sides import Difference
-from builders.sources.imagenet import classes
+from builders.sources.datasets.imagenet import classes
 from builders.storage.folders import files_below
 
 # Training images of ILSVRC2012 that are no RGB JPEG, as converters list them

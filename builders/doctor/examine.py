@@ -207,11 +207,10 @@ def _all_alike(copy: Copy, facts: pa.Table) -> Iterator[Difference]:
         start, rows = start + partition.table.num_rows, partition.table.num_rows
         if copy.source is None or copy.source.arrays or not rows:
             continue
-        if copy.source.shared_sides is not None:
-            sample = read.take(pa.array(spread(rows, EXAMINED)))
-            sizes = list(zip(sample["width"].to_pylist(), sample["height"].to_pylist(), strict=True))
-            if problem := size_problem(copy.source.shared_sides, [size for size in sizes if min(size)]):
-                yield Difference("resized", partition.name, "", problem, images=rows)
+        sample = read.take(pa.array(spread(rows, EXAMINED)))
+        sizes = list(zip(sample["width"].to_pylist(), sample["height"].to_pylist(), strict=True))
+        if problem := size_problem(copy.source, [size for size in sizes if min(size)]):
+            yield Difference("resized", partition.name, "", problem, images=rows)
         if rows >= _FEWEST and pc.all(pc.equal(read["channels"], 1)).as_py():
             yield Difference("grey", partition.name, "", f"all {rows:,} images have one channel", images=rows)
         endings = pc.utf8_lower(pc.replace_substring_regex(names, r"^.*\.", ""))

@@ -19,6 +19,7 @@ from builders.doctor.copies import Copy
 from builders.doctor.sides import Side
 from builders.errors import BuildError, first_line
 from builders.hub.place import PREFIX, folder_or_repository, parse_place
+from builders.release.digests import IDENTITY, lines_digest
 from builders.release.entries import Manifest
 from builders.release.images import BY_PIXELS
 from builders.release.layout import MANIFEST
@@ -163,9 +164,11 @@ def read_index_file(place: Path) -> Side:
 def release_side(root: Path, name: str = "", *, with_images: bool = True) -> Side:
     """Read the indexes of a release folder; `name` is what messages call it."""
     manifest = read_manifest(root, name)
-    tables, spans, first = [], [], 0
+    tables, spans, first, digests = [], [], 0, dict[str, str]()
     for key, _, split in manifest.splits():
-        index = read_index(root, split, ["id", "class_id", "source", "source_id", "content_sha256", "stored", "role"])
+        index = read_index(root, split, [*IDENTITY, "class_id", "source", "source_id", "stored"])
+        # Of the rows that are there: what the manifest lists may be of others, and has no classes.
+        digests[key] = lines_digest(index, (*IDENTITY, "class_id"))
         by_pixels = pc.is_in(index["stored"], value_set=pa.array(sorted(BY_PIXELS)))
         tables.append(
             pa.table(
@@ -202,7 +205,8 @@ def release_side(root: Path, name: str = "", *, with_images: bool = True) -> Sid
         pa.concat_tables(tables).combine_chunks() if tables else _no_rows(),
         _about(manifest),
         pictures=pictures if has_images else None,
-        digests={key: split.digest for key, split in manifest.by_key().items()},
+        digests=digests,
+        classes={name: config.label_names for name, config in manifest.configs.items()},
     )
 
 

@@ -35,8 +35,8 @@ class Side:
     `rows` has `group` (a split or partition), `id`, `class_id`, `digest` (32 bytes, none where unknown) and `by`: what
     the digest is over, `bytes`, `pixels`, or `mended` bytes, from which metadata were removed. Some have `width`,
     `height`, `channels` and `bytes`, and `problem` and `reason`. `pictures` reads images by row numbers. `digests` are
-    those of groups in which rows, order and roles are equal if the digests are. `of_source` is the key of the only
-    source, or `folder`.
+    those of groups in which rows, order, roles and classes are equal if the digests are. `of_source` is the key of the
+    only source, or `folder`. `classes` has the classes of each config in the order of its labels.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Side:
     pictures: Callable[[list[int]], Mapping[int, Picture]] | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     of_source: str = ""
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def groups(self) -> list[str]:
@@ -101,6 +102,16 @@ def compare_sides(ours: Side, theirs: Side) -> tuple[list[str], list[Difference]
         if not found:
             equal.append(group)
     return equal, differences
+
+
+def other_classes(ours: Side, theirs: Side) -> list[Difference]:
+    """Return a difference for each config of both sides in which labels stand for other classes."""
+    common = sorted(ours.classes.keys() & theirs.classes.keys())
+    return [
+        Difference("wrong class", config, "", "its labels stand for other classes", images=0)
+        for config in common
+        if tuple(ours.classes[config]) != tuple(theirs.classes[config])
+    ]
 
 
 def _by_stems(ours: Side, theirs: Side) -> tuple[Side, Side]:

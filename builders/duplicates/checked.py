@@ -28,7 +28,7 @@ from builders.duplicates.distance import SIDE, Images, scaled
 from builders.duplicates.pixels import ROW_BYTES
 from builders.release import images
 from builders.release.layout import Layout
-from builders.release.remarks import RemarksOfThread, heard_by
+from builders.release.remarks import RemarksOfThread, collect_remarks
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import read_regular
 from unknown_detection.durable import make_folder
@@ -177,7 +177,7 @@ def image_check(layout: Layout, *, decode: bool, compared: bool) -> Iterator[Ima
     """Check images for a release in a folder that is locked; what was checked is kept also if the block fails."""
     check = ImageCheck(layout.inside(_FOLDER), decode=decode, compared=compared)
     try:
-        with heard_by(check.remarks):  # what is written tells of its remarks
+        with collect_remarks(check.remarks):  # what is written tells of its remarks
             yield check
     finally:
         check.finish()

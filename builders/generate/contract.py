@@ -244,6 +244,11 @@ class Generator:
         """Return the settings that determine the images, as the state records them."""
         return self.entry().identity()
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether its packages are installed in the required versions."""
+        return all(map(_installed, self.requires))
+
 
 def identity_differences(expected: Mapping[str, object], actual: Mapping[str, object]) -> list[str]:
     """Describe in a few words each difference between a generator's identity and the expected one."""
@@ -262,11 +267,6 @@ def identity_differences(expected: Mapping[str, object], actual: Mapping[str, ob
     ]
 
 
-def without_packages(generators: Mapping[str, Generator]) -> dict[str, Generator]:
-    """Return the generators, by split key, for which a package is not installed in the required version."""
-    return {key: generator for key, generator in generators.items() if not all(map(_installed, generator.requires))}
-
-
 def not_installed(generators: Collection[Generator]) -> str:
     """Name in a phrase the packages that generators lack, such as "imagecorruptions-imaug 1.1.5 is not installed"."""
     needed = {package for generator in generators for package in generator.requires}
@@ -274,13 +274,18 @@ def not_installed(generators: Collection[Generator]) -> str:
     return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
 
 
+def uninstalled_error(lacking: Mapping[str, Generator]) -> BuildError:
+    """Return the error for generators, given by split key, of which packages are not installed."""
+    return BuildError(
+        f"{not_installed(lacking.values())}, but needed to generate {', '.join(lacking)}. Run {INSTALL}, or choose "
+        "other splits."
+    )
+
+
 def check_installed(generators: Mapping[str, Generator]) -> None:
     """Raise `BuildError` if a package of some generators, given by split key, is not installed."""
-    if lacking := without_packages(generators):
-        raise BuildError(
-            f"{not_installed(lacking.values())}, but needed to generate {', '.join(lacking)}. Run {INSTALL}, or "
-            "choose other splits."
-        )
+    if lacking := {key: generator for key, generator in generators.items() if not generator.is_installed}:
+        raise uninstalled_error(lacking)
 
 
 def _installed(requirement: str) -> bool:

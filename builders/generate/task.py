@@ -126,7 +126,8 @@ class BatchTask:
                         raise unreadable_image(inputs.rows, number, inputs.path(number), error) from error
                     generated[number] = Generated(None, reason=str(error))
                 finally:
-                    remarks.assign(lambda: image_place(inputs.rows, number, inputs.path(number)))  # noqa: B023
+                    if remarks.heard:
+                        remarks.assign(image_place(inputs.rows, number, inputs.path(number)))
             if sources:
                 generated |= zip(sources, generate(list(sources.values())), strict=True)
             for number, (_, digest) in read.items():

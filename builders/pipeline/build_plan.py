@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builders.cli.request import BuildRequest
-from builders.declare.benchmark import Benchmark
 from builders.pipeline.repeated import Repeated
 from builders.plan.candidates import Draws
 from builders.plan.planner import PlannedSplit
@@ -20,14 +19,15 @@ from builders.sources.base import SourceIndex
 class BuildPlan:
     """The rows that a build writes, and what describes them in the release.
 
-    `indexes` are the opened sources by key, `planned` the rows of every split that is written or of its parts, and
-    `labels` the in-distribution classes by config. `adopted` has, by key of each split or part and of its parents, the
-    digest of the lists that it was adopted from; empty where it was drawn. `lacking` says what the sources lack of
-    each split or part. `repeated` is what is repeated of a published release; nothing where rows are planned from
-    sources.
+    `version` is that of the rows: the benchmark's, or the published one's. `indexes` are the opened sources by key,
+    `planned` the rows of every split that is written or of its parts, and `labels` the in-distribution classes by
+    config. `adopted` has, by key of each split or part and of its parents, the digest of the lists that it was adopted
+    from; empty where it was drawn. `lacking` says what the sources lack of each split or part. `repeated` is what is
+    repeated of a published release; nothing where rows are planned from sources.
     """
 
     request: BuildRequest
+    version: str
     indexes: Mapping[str, SourceIndex]
     draws: Draws
     planned: tuple[PlannedSplit, ...]
@@ -35,18 +35,3 @@ class BuildPlan:
     adopted: Mapping[str, str]
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     repeated: Repeated = field(default_factory=Repeated)
-
-    @property
-    def benchmark(self) -> Benchmark:
-        """The benchmark whose splits are built."""
-        return self.draws.benchmark
-
-    @property
-    def version(self) -> str:
-        """The version of the rows; a variant without duplicates has build metadata (semver.org 2.0.0, item 10)."""
-        version = self.request.released or self.benchmark.version
-        if self.request.without_duplicates:
-            # With `decode`, equal pixels of other bytes go, too.
-            plus, decoded = "." if "+" in version else "+", ".decoded" * self.request.decode
-            version += f"{plus}without-duplicates{decoded}"
-        return version

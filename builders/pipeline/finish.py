@@ -43,7 +43,7 @@ from builders.storage.parquet import read_parquet
 
 def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest, advance: Advance) -> Manifest:
     """Write the indexes and exclusions of splits built from sources, and add the splits to a manifest."""
-    request, benchmark = plan.request, plan.benchmark
+    request, benchmark = plan.request, plan.draws.benchmark
     configs: dict[str, ConfigEntry] = {}
     used_keys: set[str] = set()
     for config in benchmark.configs:
@@ -72,7 +72,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
             )
     sources = {
         source.key: SourceEntry(source.title, source.edition, source.licence, source.citation)
-        for source in benchmark.sources()
+        for source in (index.source for index in plan.indexes.values())
         if source.key in used_keys
     }
     described = BenchmarkEntry(
@@ -145,7 +145,7 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
 
 def _part_entry(plan: BuildPlan, planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int) -> PartEntry:
     """Describe a part of a split."""
-    split, count, by_rule = planned.split, plan.benchmark.count(planned.key), Counter[str]()
+    split, count, by_rule = planned.split, plan.draws.benchmark.count(planned.key), Counter[str]()
     for exclusion in excluded:
         by_rule[exclusion.rule] += exclusion.images
     if rows + by_rule.total() != planned.available:
@@ -192,7 +192,7 @@ def finish_release(
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
     if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
         earlier_tables.insert(0, read_earlier(before, layout.duplicates))
-    pixel_pairs = compare_pixels(layout, manifest, plan.benchmark, executor, meter, earlier_tables)
+    pixel_pairs = compare_pixels(layout, manifest, plan.draws.benchmark, executor, meter, earlier_tables)
     splits = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / splits[key].index.path, earlier_tables, pixel_pairs)
     duplicates = write_duplicates(layout, manifest, table)

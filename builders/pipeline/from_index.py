@@ -28,6 +28,8 @@ from builders.sources.opening import open_source
 
 def plan_published(published: Published, request: BuildRequest, roots: Mapping[str, Path]) -> BuildPlan:
     """Find the rows of a published config in the given sources; writes nothing."""
+    if not request.dry_run:
+        published.refuse_lost()
     benchmark = published.benchmark
     released = published.manifest.benchmarks[benchmark.name]
     request = dataclasses.replace(
@@ -37,7 +39,6 @@ def plan_published(published: Published, request: BuildRequest, roots: Mapping[s
         limit_per_class=released.limit_per_class,
         index_only=False,
         demo=released.demo,
-        released=released.version,
     )
     try:
         with os_errors_as_build_errors("read the sources"):
@@ -52,6 +53,7 @@ def plan_published(published: Published, request: BuildRequest, roots: Mapping[s
         raise BuildError(str(error).replace(LEAVE_OUT, "")) from error
     return BuildPlan(
         request=request,
+        version=released.version,
         indexes=indexes,
         draws=Draws(benchmark, request.seed),
         planned=tuple(planned),

@@ -69,8 +69,14 @@ def prepare(benchmark: Benchmark, request: BuildRequest, roots: Mapping[str, Pat
         if split.split.authors is not None:
             note(agreement(draws, split, indexes[split.split.source.key]))
     _refuse_empty(planned, draws, indexes)
+    version = benchmark.version
+    if request.without_duplicates:
+        # Other rows, which build metadata say (semver.org 2.0.0, item 10). With `decode`, equal pixels of other bytes
+        # go, too.
+        version += f"{'.' if '+' in version else '+'}without-duplicates{'.decoded' * request.decode}"
     return BuildPlan(
         request=request,
+        version=version,
         indexes=indexes,
         draws=draws,
         planned=tuple(planned),

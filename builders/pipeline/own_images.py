@@ -14,7 +14,7 @@ from builders.duplicates.checked import image_check
 from builders.errors import BuildError
 from builders.pipeline.state import locked
 from builders.release.images import check_image
-from builders.release.remarks import RemarksOfThread, heard_by
+from builders.release.remarks import RemarksOfThread, collect_remarks
 from builders.storage.folders import takes_requests
 
 
@@ -26,7 +26,7 @@ def checking(request: BuildRequest, *, compared: bool) -> Iterator[Callable[[byt
     either if images are refused. In a store nothing is kept.
     """
     if takes_requests(request.out):
-        with heard_by(RemarksOfThread()):  # what is written tells of its remarks
+        with collect_remarks(RemarksOfThread()):  # what is written tells of its remarks
             yield lambda data, _: check_image(data, decode=request.decode)
         return
     missing = [folder for folder in (request.out, *request.out.parents) if not folder.exists()]

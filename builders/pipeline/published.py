@@ -167,27 +167,29 @@ class Published:
                 needed.setdefault(companions.source.key, {}).update(dict.fromkeys(companions.partitions))
         return {source: tuple(needed[source.key]) for source in self.benchmark.sources() if source.key in needed}
 
-    def repeated(self) -> Repeated:
-        """Return what a build copies from the release: files, rows, exclusions, descriptions of the wanted splits."""
-        files, missing = [], []
-        for key, entry in self.splits.items():
+    def refuse_lost(self) -> None:
+        """Refuse a release without images that nobody can generate again."""
+        for key in self.splits:
             if key in self.recorded and not self.has_pixels(key):
-                missing.append(
+                raise BuildError(
                     f"The images of {key} cannot be generated again: they depend on the device and the library "
                     f"versions that generated them. Load the published ones, or give a release folder that has them; "
                     f"{self.root} does not."
                 )
+
+    def repeated(self) -> Repeated:
+        """Return what a build copies from the release: files, rows, exclusions, descriptions of the wanted splits."""
+        files: dict[str, list[RepeatedFile]] = {}
+        for key, entry in self.splits.items():
             for folder, shards in (("data", entry.data if key in self.recorded else ()), ("sealed", entry.sealed)):
-                files += [
-                    RepeatedFile(key, folder, *place, len(shards), self.copy_file) for place in enumerate(shards)
-                ]
+                for place in enumerate(shards):
+                    files.setdefault(key, []).append(RepeatedFile(folder, *place, len(shards), self.copy_file))
         lines = read_excluded(self.root / self.entry.excluded.path)
         return Repeated(
             manifest=self.manifest,
             rows={key: self.rows(key) for key in self.splits},
             excluded=tuple(line for line in lines if line.split in self.parts),
-            files=tuple(files),
-            missing=tuple(missing),
+            files=files,
             duplicates=(Layout(self.root).duplicates,),
         )
 

@@ -153,7 +153,9 @@ def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Rows:
     """Return the ascending rows in a source's containers that some splits need, also as companions."""
     key, in_place = index.source.key, np.array([partition.how in IN_PLACE for partition in index.partitions], bool)
     rows: list[Rows] = [np.zeros(0, np.int32)]
-    for split in splits if not in_place.all() else ():
+    if in_place.all():
+        return rows[0]
+    for split in splits:
         if split.split.source.key == key:
             rows.append(split.rows)
         if (companions := split.split.companions) is not None and companions.source.key == key:

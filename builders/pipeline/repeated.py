@@ -31,7 +31,6 @@ class RepeatedFile(NamedTuple):
     `copy_file` copies or downloads a file that the release lists to a path.
     """
 
-    key: str
     folder: str
     shard: int
     file: FileEntry
@@ -43,27 +42,22 @@ class RepeatedFile(NamedTuple):
 class Repeated:
     """What is copied from a published release for the splits that are built; empty in a build from sources.
 
-    `rows` are the published ones of each split, `excluded` the exclusions of these splits, `files` what is copied,
-    `missing` sentences on images that nobody can generate again and that are not among these files, and `duplicates`
-    the places of the table of duplicates.
+    `rows` are the published ones of each split, `excluded` the exclusions of these splits, `files` what is copied of
+    each split, and `duplicates` the places of the table of duplicates.
     """
 
     manifest: Manifest = EMPTY
     rows: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
     excluded: tuple[Exclusion, ...] = field(default=(), repr=False)
-    files: tuple[RepeatedFile, ...] = ()
-    missing: tuple[str, ...] = ()
+    files: Mapping[str, Sequence[RepeatedFile]] = field(default_factory=dict)
     duplicates: tuple[Path, ...] = ()
 
 
-def copy_repeated(repeated: Repeated, layout: Layout) -> None:
-    """Copy pixels that cannot be generated again, and all sealed residuals, unless the folder has them."""
-    for sentence in repeated.missing:
-        raise BuildError(sentence)
-    for key in dict.fromkeys(file.key for file in repeated.files):
-        # A plan says that a split is begun (`Layout.plan`): what a kill leaves of it is unfinished, and not foreign.
-        write_arrow(layout.plan(key), repeated.rows[key])
-    for key, folder, shard, file, shards, copy_file in repeated.files:
+def copy_published(layout: Layout, key: str, rows: pa.Table, files: Sequence[RepeatedFile]) -> None:
+    """Copy a split's pixels that cannot be generated again, and its sealed residuals, unless the folder has them."""
+    # A plan says that a split is begun (`Layout.plan`): what a kill leaves of it is unfinished, and not foreign.
+    write_arrow(layout.plan(key), rows)
+    for folder, shard, file, shards, copy_file in files:
         target = layout.shard(folder, key, shard, shards)
         if target.is_file() and file_sha256(target) == file.sha256:
             continue

@@ -18,7 +18,7 @@ from builders.generate.batches import SEALED_SUFFIX
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.finish import finish_release, with_written_splits
 from builders.pipeline.read_plan import STAGING, ReadPlan, locate_splits
-from builders.pipeline.repeated import copy_repeated, with_repeated_splits
+from builders.pipeline.repeated import copy_published, with_repeated_splits
 from builders.pipeline.shard_work import ShardWork
 from builders.pipeline.state import TRIES, State, locked
 from builders.pipeline.without_duplicates import leave_duplicates_out
@@ -49,7 +49,8 @@ def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest
         state.check()
         if request.without_duplicates:
             plan = leave_duplicates_out(plan, executor, meter)
-        copy_repeated(plan.repeated, layout)
+        for key, files in plan.repeated.files.items():
+            copy_published(layout, key, plan.repeated.rows[key], files)
         located = locate_splits(plan.planned, plan.indexes, layout, meter)
         draws = {key: digest for split in plan.planned for key, digest in split.draws.items()}
         state.record({split.key: split.digest for split in located}, draws)
@@ -67,7 +68,7 @@ def write_release(plan: BuildPlan, executor: Executor, meter: Meter) -> Manifest
         # The packs and sealed residuals; lengths and records are kept. In a store, this run's own alone go.
         own = [*(pack.path for split in located for pack in split.packs), *work.packs()]
         remove_staged(layout.state / STAGING, (PACK_SUFFIX, SEALED_SUFFIX), own)
-        if work.checked is not None and manifest.by_key().keys() >= plan.benchmark.splits.keys():
+        if work.checked is not None and manifest.by_key().keys() >= plan.draws.benchmark.splits.keys():
             remove_checked_pixels(layout)
     return manifest
 

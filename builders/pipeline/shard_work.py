@@ -36,13 +36,13 @@ class ShardWork:
     """Generates the images of a run's splits, once, and makes the tasks of the shards that are still to write."""
 
     def __init__(self, plan: BuildPlan, executor: Executor, meter: Meter) -> None:
-        self.request, self.benchmark, self.layout = plan.request, plan.benchmark, plan.request.layout
+        self.request, self.benchmark, self.layout = plan.request, plan.draws.benchmark, plan.request.layout
         self.executor, self.meter, self.labels = executor, meter, plan.labels
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in plan.indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, tuple[ReadPlan, list[Batch]]] = {}
         listed = plan.repeated.manifest.duplicates
-        is_own = any(source.contents for source in self.benchmark.sources())
+        is_own = any(index.source.contents for index in plan.indexes.values())
         self.checked = checked_images(self.layout) if is_own else None
         self.are_listed = listed is not None and any(entry.by == SIMILARITY for entry in listed.compared)
 
@@ -82,11 +82,12 @@ class ShardWork:
             earlier = f"{quantity(kept, 'shard')} of an earlier run {'is' if kept == 1 else 'are'} used"
             changed = "; an image that changed since then is not noticed" * any(not plan.contents for plan in plans)
             self.meter.note(earlier + changed)
-        generated = [plan.rows_of(shard)["file"] for plan, shard in unfinished if plan.key in self.batches]
         for plan in {plan.key: plan for plan, _ in unfinished}.values():
             plan.unpack()
             write_arrow(self.layout.plan(plan.key), plan.table)
-        self.restore({file for files in generated for file in files.to_pylist()})
+        if self.batches:
+            generated = [plan.rows_of(shard)["file"] for plan, shard in unfinished if plan.key in self.batches]
+            self.restore({file for files in generated for file in files.to_pylist()})
         tasks = []
         for plan, shard in unfinished:
             record, data, sealed = self._files(plan, shard)

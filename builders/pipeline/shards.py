@@ -7,6 +7,7 @@ import this module, so it imports little: NumPy, pyarrow, Pillow and the standar
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -107,7 +108,9 @@ class ShardTask:
                 Reader() as beside,
                 collect_remarks() as remarks,
             ):
-                groups = self.groups(rows, reader, progress, dropped, remarks, pixels, self._known(beside))
+                found = once_per_worker(self.checked).find if self.checked is not None else None
+                known = found and functools.partial(found, reader=beside, decoded=self.decode)
+                groups = self.groups(rows, reader, progress, dropped, remarks, pixels, known)
                 index_rows = [self._write_group(rows, group, writer) for group in groups]
             size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
             sealed = self._write_sealed(rows, self.sealed) if self.sealed is not None else 0
@@ -128,7 +131,7 @@ class ShardTask:
         dropped: list[tuple[str, str]],
         remarks: ImageRemarks,
         compared: PixelWriter | None = None,
-        known: Callable[[str], Found | None] = lambda digest: None,
+        known: Callable[[str], Found | None] | None = None,
     ) -> Iterator[GroupImages]:
         """Yield the images of the shard in row groups; each row group overwrites the data of the one before.
 
@@ -159,7 +162,7 @@ class ShardTask:
             if self.stored == "source":
                 digest = hashlib.sha256(view).hexdigest()
                 try:
-                    if (found := known(digest)) is not None:
+                    if known is not None and (found := known(digest)) is not None:
                         pixels, small = found
                     else:
                         image, mended = images.checked(view, decode=self.decode or number in broken)
@@ -170,7 +173,8 @@ class ShardTask:
                     dropped.append((ids[number], str(error)))
                     continue
                 finally:
-                    remarks.assign(lambda: images.image_place(rows, number, path))  # noqa: B023 - called at once
+                    if remarks.heard:
+                        remarks.assign(images.image_place(rows, number, path))
                 if mended is not None:
                     view = group.room(len(mended))
                     view[:] = mended
@@ -194,13 +198,6 @@ class ShardTask:
                 group = GroupImages(group.data)
         if group.numbers:
             yield group
-
-    def _known(self, reader: Reader) -> Callable[[str], Found | None]:
-        """Return what an earlier check found of an image, by the digest of its bytes."""
-        if self.checked is None:
-            return lambda digest: None
-        entries = once_per_worker(self.checked)
-        return lambda digest: entries.find(digest, reader, decoded=self.decode)
 
     def _as_compared(self, view: memoryview, image: Image.Image | None) -> Images:
         """Return an image as it is compared, (32, 32, 3); it is decoded unless it is given."""

@@ -80,11 +80,11 @@ class State:
     """
 
     def __init__(self, plan: BuildPlan) -> None:
-        self.plan, self.request, self.benchmark = plan, plan.request, plan.benchmark
-        generators = plan.benchmark.generators(plan.request.splits)
+        self.plan, self.request, self.benchmark = plan, plan.request, plan.draws.benchmark
+        generators = self.benchmark.generators(plan.request.splits)
         self.generators = {key: generator.identity() for key, generator in generators.items()}
         self.choices = {name: getattr(plan if name == "version" else plan.request, name) for name in CHOICES}
-        self.path = plan.request.layout.state / f"{plan.benchmark.name}.json"
+        self.path = plan.request.layout.state / f"{self.benchmark.name}.json"
         self.recorded = read_state(self.path)
 
     def check(self) -> None:
@@ -94,14 +94,13 @@ class State:
         """
         root, manifest = self.request.out, read_or_empty(self.request.out)
         adopted, generators = dict[str, str](), dict[str, Mapping[str, object]]()
-        for key, entry in manifest.by_key().items():
+        for key, _, entry in manifest.splits():
             adopted |= {part.key: part.adopted for part in entry.parts}
             if entry.generator is not None:
                 generators[key] = entry.generator.identity()
-        own = {source.key for source in self.benchmark.sources() if source.contents}
-        for key, entry in manifest.by_key().items():
-            owner = manifest.configs[key.partition("/")[0]].benchmark
-            if taken := own & {part.source for part in entry.parts} if owner != self.benchmark.name else None:
+        own = {key for key, index in self.plan.indexes.items() if index.source.contents}
+        for key, config, entry in manifest.splits():
+            if config.benchmark != self.benchmark.name and (taken := own & {part.source for part in entry.parts}):
                 raise BuildError(
                     f"{key} in {root} has images of a source {min(taken)}, and other images of this run would have "
                     "the same ids. Give another --name or --out."
@@ -123,7 +122,7 @@ class State:
                     )
         if self.recorded.allow_partial and not self.request.allow_partial:
             # Published rows have no such flag.
-            again = "" if self.request.released else ", or build it in the same way"
+            again = "" if self.plan.repeated.rows else ", or build it in the same way"
             raise BuildError(
                 f"The release in {root} was built from short sources (--allow-partial). Give another --out{again}."
             )

@@ -46,7 +46,7 @@ def leave_duplicates_out(build: BuildPlan, executor: Executor, meter: Meter) -> 
 
     The images are read for it, so the folder must be held.
     """
-    request, benchmark = build.request, build.benchmark
+    request, benchmark = build.request, build.draws.benchmark
     replan = functools.partial(
         plan, build.draws, build.indexes, limit_per_class=request.limit_per_class, withdrawn=request.withdrawn
     )
@@ -159,7 +159,7 @@ class _Survey:
 
     def _near(self, rows: Mapping[str, Sequence[PairedRow]], known: Set[str]) -> Iterator[Pair]:
         """Yield the near-duplicates in the splits that a release's table compares."""
-        compared = [*compared_by_similarity(self.build.benchmark, rows, known)]
+        compared = [*compared_by_similarity(self.build.draws.benchmark, rows, known)]
         if not compared:
             return
         from builders.duplicates.stored import Search, find_stored, steps  # only here are its imports paid for
@@ -170,7 +170,7 @@ class _Survey:
             )
             for key in sorted({*itertools.chain(*compared)})
         }
-        threshold = self.build.benchmark.near_distance
+        threshold = self.build.draws.benchmark.near_distance
         searches = [Search(pixels[key], pixels[of], threshold) for key, of in compared]
         with self.meter.step("searching for near-duplicates", steps(searches)) as advance:
             results = find_stored(searches, self.executor, advance)
@@ -195,7 +195,7 @@ class _Survey:
             return
         work = ShardWork(self.build, self.executor, self.meter)
         ready = work.generate(locate_splits(unread, self.build.indexes, self.build.request.layout, self.meter))
-        compared = {key for key in ready if self.build.benchmark.is_searched(key)}
+        compared = {key for key in ready if self.build.draws.benchmark.is_searched(key)}
         self._read([split for split in ready.values() if split.image_generator is None or split.key in compared], work)
         for key, located in ready.items():
             if located.image_generator is not None and key not in compared:
@@ -211,7 +211,7 @@ class _Survey:
             split.unpack()
             for shard in range(split.shards):
                 record = self.folder / f"{name}-{shard:05d}.parquet"
-                pixels = record.with_suffix(".rgb") if self.build.benchmark.is_searched(split.key) else None
+                pixels = record.with_suffix(".rgb") if self.build.draws.benchmark.is_searched(split.key) else None
                 records.append((record, pixels))
                 if not record.exists() or (pixels is not None and not pixels.exists()):
                     task = work.task(split, shard, plan=plan_file, data=None, record=record)

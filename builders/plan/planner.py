@@ -98,14 +98,13 @@ def plan(
     for key in splits:
         planned = planner.plan(key, limit_per_class, withdrawn or {}, counts_only=counts_only)
         of_split.setdefault(planned.split_key, []).append(planned)
-    joined = (parts if counts_only else _with_positions(parts, draws) for parts in of_split.values())
-    return [part for parts in joined for part in parts]
+    joined = [] if counts_only else [key for key, parts in of_split.items() if isinstance(parts[0].split, Part)]
+    of_split |= {key: _with_positions(of_split[key], draws) for key in joined}
+    return [part for parts in of_split.values() for part in parts]
 
 
-def _with_positions(parts: Sequence[PlannedSplit], draws: Draws) -> Sequence[PlannedSplit]:
-    """Place the rows of a split's parts among each other, by the ranks of their ids; a whole split stays as it is."""
-    if not isinstance(parts[0].split, Part):
-        return parts
+def _with_positions(parts: Sequence[PlannedSplit], draws: Draws) -> list[PlannedSplit]:
+    """Place the rows of a split's parts among each other, by the ranks of their ids."""
     ids = pa.chunked_array([chunk for part in parts for chunk in part.table["id"].chunks], pa.string())
     positions = np.empty(len(ids), np.int64)
     positions[draws.rank(parts[0].split_key).order(ids.combine_chunks())] = np.arange(len(ids))
@@ -257,61 +256,61 @@ class _Selection:
         """
         config, split, index = self.config, self.split, self.index
         class_ids = [str(class_id) for class_id in index.class_ids]
-        source_ids, class_of_row = index.values("source_id", rows), pa.array(index.class_codes[rows])
-
-        def of_class(values: Sequence[object], kind: pa.DataType) -> pa.Array:
-            return pa.array(values, kind).take(class_of_row)
-
-        def of_each(value: object, kind: pa.DataType) -> pa.Array:
-            return pa.repeat(pa.scalar(value, kind), len(rows))
-
-        names = index.source.classes()
+        names, planned = index.source.classes(), config.planned_columns
         numbers = {name: i for i, name in enumerate(labels)} if config.has_labels(split) else {}
-        values = {
-            "label": of_class([numbers.get(class_id, -1) for class_id in class_ids], pa.int64()),
-            "role": of_each(ROLES.index(split.role), pa.int64()),
-            "class_id": of_class(class_ids, pa.string()),
-            "class_name": of_class([names[class_id] for class_id in class_ids], pa.string()),
-            "source": of_each(split.source.key, pa.string()),
-            "source_id": source_ids,
-            "id": row_ids(split, source_ids),
-            "expected_sha256": of_each("", pa.string()),
+        of_class: dict[str, Sequence[object]] = {
+            "label": [numbers.get(class_id, -1) for class_id in class_ids],
+            "class_id": class_ids,
+            "class_name": [names[class_id] for class_id in class_ids],
         }
-        if OODNESS in config.columns:
+        of_all: dict[str, object] = {
+            "role": ROLES.index(split.role),
+            "source": split.source.key,
+            "expected_sha256": "",
+        }
+        if OODNESS in planned:
             distances = _oodness(split, self.adopted)
-            values[OODNESS.name] = of_class([distances.get(name, np.nan) for name in class_ids], pa.float64())
+            of_class[OODNESS.name] = [distances.get(name, np.nan) for name in class_ids]
         if config.overlaps:
             known = _overlaps(config, split, labels)
             for number, column in enumerate((ID_OVERLAP, ID_OVERLAP_KIND)):
-                per_class = [known[name][number] if name in known else None for name in class_ids]
-                values[column.name] = of_class(per_class, column.arrow)
+                of_class[column.name] = [known[name][number] if name in known else None for name in class_ids]
+        source_ids, class_of_row = index.values("source_id", rows), pa.array(index.class_codes[rows])
+        values = {"source_id": source_ids, "id": row_ids(split, source_ids)}
         for column in config.source_columns:
             if column in split.source.columns:
                 values[column.name] = index.values(column.name, rows)
             else:
-                values[column.name] = of_each(column.absent, column.arrow)
-        own = {column.name: column.type for column in config.planned_columns}
-        return pa.Table.from_pydict(values, plain_schema({**PLAN, **EXPECTED, **own}))
+                of_all[column.name] = column.absent
+        schema = plain_schema({**PLAN, **EXPECTED, **{column.name: column.type for column in planned}})
+        for name in schema.names:
+            if name in of_class:
+                values[name] = pa.array(of_class[name], schema.field(name).type).take(class_of_row)
+            elif name in of_all:
+                values[name] = pa.repeat(pa.scalar(of_all[name], schema.field(name).type), len(rows))
+        return pa.Table.from_pydict(values, schema)
 
     def counted(self, counts: npt.NDArray[np.int64], reasons: Mapping[str, Reason]) -> Iterator[Exclusion]:
         """Yield the images left out, counted by partition and class; `reasons` has the reason of each class."""
         for p, c in zip(*np.nonzero(counts), strict=True):
-            yield self._exclusion(int(p), int(c), "", int(counts[p, c]), *reasons[str(self.index.class_ids[c])])
+            partition, class_id = self.index.partitions[p].name, str(self.index.class_ids[c])
+            yield self._exclusion(partition, class_id, "", int(counts[p, c]), *reasons[class_id])
 
     def one_by_one(self, rows: Rows, rule: str, evidence: Mapping[str, str]) -> list[Exclusion]:
         """List images that a rule leaves out individually; `evidence` is by row id."""
-        index, ids = self.index, self.index.values("source_id", rows)
-        numbers = zip(index.partition_of(rows).tolist(), index.class_codes[rows].tolist(), strict=True)
-        named = zip(ids.to_pylist(), row_ids(self.split, ids).to_pylist(), strict=True)
+        left_out = self.index.take(["partition", "class_id", "source_id"], rows)
+        ids = row_ids(self.split, left_out["source_id"])
         exclusions = [
-            self._exclusion(number, code, image, 1, rule, evidence[row_id])
-            for (number, code), (image, row_id) in zip(numbers, named, strict=True)
+            self._exclusion(image["partition"], image["class_id"], image["source_id"], 1, rule, evidence[row_id])
+            for image, row_id in zip(left_out.to_pylist(), ids.to_pylist(), strict=True)
         ]
         return sorted(exclusions, key=lambda e: e.image)
 
-    def _exclusion(self, number: int, code: int, image: str, images: int, rule: str, evidence: str) -> Exclusion:
-        index, class_id = self.index, str(self.index.class_ids[code])
-        place = (self.key, index.source.key, index.partitions[number].name, class_id, index.source.classes()[class_id])
+    def _exclusion(
+        self, partition: str, class_id: str, image: str, images: int, rule: str, evidence: str
+    ) -> Exclusion:
+        source = self.index.source
+        place = (self.key, source.key, partition, class_id, source.classes()[class_id])
         return Exclusion(*place, image, images, rule, evidence)
 
     def strays(self) -> Iterator[Exclusion]:

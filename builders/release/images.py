@@ -138,7 +138,13 @@ def decode(data: bytes) -> Image.Image:
 
     Raises `UnreadableImageError` for one that no release has, and any of `DECODE_ERRORS` if it does not decode.
     """
-    return _loaded(_opened(data))
+    image: Image.Image = Image.open(io.BytesIO(data))
+    refuse_undecodable(image)
+    image.load()
+    if image.getexif().get(ExifTags.Base.Orientation) is not None:
+        image = ImageOps.exif_transpose(image)
+    refuse_deep(image)
+    return image
 
 
 def decode_built(data: bytes) -> Image.Image:
@@ -149,24 +155,9 @@ def decode_built(data: bytes) -> Image.Image:
         Exception: one of `DECODE_ERRORS`, of an image that does not decode.
     """
     header = _header_of_whole(data)
-    image = _opened(data)
     if header is not None and _has_odd_metadata(data, header):
         raise UnreadableImageError("it has EXIF or XMP blocks that break decoding in some versions of Pillow")
-    return _loaded(image)
-
-
-def _opened(data: bytes) -> Image.Image:
-    image: Image.Image = Image.open(io.BytesIO(data))
-    refuse_undecodable(image)
-    return image
-
-
-def _loaded(image: Image.Image) -> Image.Image:
-    image.load()
-    if image.getexif().get(ExifTags.Base.Orientation) is not None:
-        image = ImageOps.exif_transpose(image)
-    refuse_deep(image)
-    return image
+    return decode(data)
 
 
 def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
@@ -182,7 +173,9 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
     except DECODE_ERRORS as error:
         if header is None or not header.blocks:
             raise UnreadableImageError(decode_reason(error)) from error
-    mended = _without_blocks(data, header)
+    starts = [0, *(stop for _, stop in header.blocks)]
+    stops = [*(start for start, _ in header.blocks), len(data)]
+    mended = b"".join(data[start:stop] for start, stop in zip(starts, stops, strict=True))
     try:
         return decode(mended), mended
     except DECODE_ERRORS as error:
@@ -223,7 +216,7 @@ def _is_sound(view: memoryview) -> bool:
     Opening takes as long as all the rest. Without segments on which Pillow could fail it is left out.
     """
     header = read_jpeg_header(view)
-    if header is None or not looks_whole(view, header) or _block_bytes(header) > _MOST_METADATA:
+    if header is None or not looks_whole(view, header) or header.metadata > _MOST_METADATA:
         return False
     if header.is_plain and header.read.pixels <= MOST_PIXELS:
         return True
@@ -245,19 +238,9 @@ def _header_of_whole(data: bytes) -> JpegHeader | None:
     return header
 
 
-def _block_bytes(header: JpegHeader) -> int:
-    return sum(stop - start for start, stop in header.blocks)
-
-
-def _without_blocks(data: bytes, header: JpegHeader) -> bytes:
-    starts = [0, *(stop for _, stop in header.blocks)]
-    stops = [*(start for start, _ in header.blocks), len(data)]
-    return b"".join(data[start:stop] for start, stop in zip(starts, stops, strict=True))
-
-
 def _has_odd_metadata(data: bytes, header: JpegHeader) -> bool:
     """Whether a build removes the metadata of a JPEG although this version of Pillow may decode it."""
-    return bool(header.blocks) and (_block_bytes(header) > _MOST_METADATA or _breaks_older_pillow(data))
+    return bool(header.blocks) and (header.metadata > _MOST_METADATA or _breaks_older_pillow(data))
 
 
 def _orientation(exif: Image.Exif) -> object:

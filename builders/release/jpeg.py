@@ -36,9 +36,9 @@ class JpegHeader(NamedTuple):
 
     `frame` is the frame marker, `huffman` the starts and stops of the contents of segments with Huffman tables,
     `components` those of the first scan's list of components and tables, `scan` the position of that scan's data, and
-    `blocks` those of APP1 segments including their markers (EXIF or XMP, which decoding reads). `read` is what was
-    read of frame and tables, `is_usual` whether libjpeg surely takes all of it, and `is_plain` whether Pillow surely
-    takes the other segments.
+    `blocks` those of APP1 segments including their markers (EXIF or XMP, which decoding reads), with `metadata` bytes.
+    `read` is what was read of frame and tables, `is_usual` whether libjpeg surely takes all of it, and `is_plain`
+    whether Pillow surely takes the other segments.
     """
 
     frame: int
@@ -46,6 +46,7 @@ class JpegHeader(NamedTuple):
     components: tuple[int, int]
     scan: int
     blocks: list[tuple[int, int]]
+    metadata: int
     read: Frame
     is_usual: bool
     is_plain: bool
@@ -91,7 +92,8 @@ def _read_segments(data: bytes | memoryview) -> JpegHeader | None:
         if marker == START_OF_SCAN:
             first = position + 5
             components = first, first + 2 * data[position + 4]
-            header = JpegHeader(frame, huffman, components, stop, blocks, read, is_usual, is_plain)
+            metadata = sum(end - start for start, end in blocks)
+            header = JpegHeader(frame, huffman, components, stop, blocks, metadata, read, is_usual, is_plain)
             return header if frame else None
         if marker == HUFFMAN_TABLES:
             huffman.append((position + 4, stop))

@@ -52,21 +52,14 @@ def misread(root: Path) -> str:
         return f"it takes {match[0]} for the beginning of an address"
     if root.name.endswith(".py"):
         return f"it takes {root.name} for a script"
-    if _is_format(given):
-        return f"it takes {given} for the name of a format"
-    return ""
-
-
-def _is_format(name: str) -> bool:
     # The package has a folder for each format, and is slow to import.
-    package = importlib.util.find_spec("datasets")
-    if "/" in name or package is None or package.origin is None:
-        return False
-    if not (Path(package.origin).parent / "packaged_modules" / name).is_dir():
-        return False
-    from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES
+    package = importlib.util.find_spec("datasets") if "/" not in given else None
+    if package and package.origin and (Path(package.origin).parent / "packaged_modules" / given).is_dir():
+        from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES
 
-    return name in _PACKAGED_DATASETS_MODULES
+        if given in _PACKAGED_DATASETS_MODULES:
+            return f"it takes {given} for the name of a format"
+    return ""
 
 
 def cached_copies(root: Path) -> Path | None:

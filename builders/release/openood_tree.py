@@ -46,6 +46,8 @@ _UNKNOWN = {
     "openimage_o_validation": "val_openimage_o",
 }
 
+_SHIFTED = ("imagenet_v2", "imagenet_r", "imagenet_c")
+
 _FAR_OF_CIFAR = {name: f"test_{name}" for name in ("mnist", "svhn", "texture", "places365")}
 
 
@@ -60,13 +62,14 @@ _OF_CONFIG: Mapping[str, tuple[str, Mapping[str, str]]] = {
     **_of_cifar("cifar100", "cifar10"),
     "openood-imagenet1k": ("imagenet", {"validation": "val_imagenet", "test": "test_imagenet"} | _UNKNOWN),
     "openood-imagenet1k-train": ("imagenet", {"train": "train_imagenet"}),
-    "openood-imagenet1k-shifted": (
-        "imagenet",
-        {name: f"test_{name}" for name in ("imagenet_v2", "imagenet_r", "imagenet_c")},
-    ),
+    "openood-imagenet1k-shifted": ("imagenet", {name: f"test_{name}" for name in _SHIFTED}),
     "openood-imagenet200": (
         "imagenet200",
         {"validation": "val_imagenet200", "test": "test_imagenet200"} | _UNKNOWN,
+    ),
+    "openood-imagenet200-shifted": (
+        "imagenet200",
+        {name: f"test_{name.replace('imagenet', 'imagenet200')}" for name in _SHIFTED},
     ),
     "openood-imagenet200-train": ("imagenet200", {"train": "train_imagenet200"}),
 }
@@ -81,7 +84,6 @@ LISTS: Mapping[str, str] = {
 _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "cifar10": ("test_cifar10c",),
     "imagenet": ("test_imagenet_es",),
-    "imagenet200": ("test_imagenet200_v2", "test_imagenet200_c", "test_imagenet200_r"),
 }
 
 OPENED: tuple[str, ...] = tuple(

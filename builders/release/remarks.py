@@ -45,12 +45,11 @@ class ImageRemarks:
     first: str = ""
     heard: str = ""
 
-    def assign(self, place: Callable[[], str]) -> None:
-        """Attribute the remarks since the last call, if any, to one image; `place` says where it is."""
-        if self.heard:
-            self.images += 1
-            self.first = self.first or f"{one_line(place())} ({self.heard})"
-            self.heard = ""
+    def assign(self, place: str) -> None:
+        """Attribute what was heard since the last call to one image; `place` says where it is."""
+        self.images += 1
+        self.first = self.first or f"{one_line(place)} ({self.heard})"
+        self.heard = ""
 
 
 class RemarksOfThread(threading.local):
@@ -74,22 +73,16 @@ def summary(remarks: Iterable[ImageRemarks]) -> str:
 
 
 @contextlib.contextmanager
-def collect_remarks() -> Iterator[ImageRemarks]:
-    """Collect the remarks of decoders inside the block, in all threads of this process.
+def collect_remarks(hearing: _Hearing | None = None) -> Iterator[ImageRemarks]:
+    """Collect the remarks of decoders inside the block, in all threads of this process, or have `hearing` hear them.
 
     Nothing of them reaches stderr. Warnings of others are shown as before.
     """
     remarks = ImageRemarks()
-    with heard_by(remarks):
-        yield remarks
-
-
-@contextlib.contextmanager
-def heard_by(remarks: _Hearing) -> Iterator[None]:
-    """Have what decoders remark inside the block heard, in the thread that decodes."""
+    heard = remarks if hearing is None else hearing
 
     def add(text: object) -> None:
-        remarks.heard = remarks.heard or one_line(text)
+        heard.heard = heard.heard or one_line(text)
 
     with warnings.catch_warnings(), _logged(add), _libtiff_handled(add):
         shown = warnings.showwarning
@@ -102,7 +95,7 @@ def heard_by(remarks: _Hearing) -> Iterator[None]:
 
         warnings.filterwarnings("always", module=rf"{_PILLOW}\.")
         warnings.showwarning = show
-        yield
+        yield remarks
 
 
 @contextlib.contextmanager

@@ -200,11 +200,11 @@ class Source:
 
     `arrays` is the shape of a source's images if they are pixel arrays upstream: rows hold them as PNG and are
     identified by their pixels, so that every layout gives equal rows. `shared_sides` are the shorter sides that all
-    images of an owner's edition may share, where they have many sizes otherwise; None where no copy shows by its
-    images' sizes that it was resized. `columns` are what the source says of each image beside its class; the
-    partitions' tables have them, and so has every row of a release that comes from the source. `contents` is a digest
-    of all images of a person's own folder, which no published size or digest says anything of: shards that were made
-    of others are written anew.
+    images of an owner's edition may share, where they have many sizes otherwise, and `one_size` is the width and
+    height of all images, where they have one; None where no copy shows by its images' sizes that it was resized.
+    `columns` are what the source says of each image beside its class; the partitions' tables have them, and so has
+    every row of a release that comes from the source. `contents` is a digest of all images of a person's own folder,
+    which no published size or digest says anything of: shards that were made of others are written anew.
     """
 
     key: str
@@ -218,6 +218,7 @@ class Source:
     accepted: tuple[CopyLayout, ...]
     arrays: Shape = ()
     shared_sides: tuple[int, ...] | None = None
+    one_size: tuple[int, int] | None = None
     columns: tuple[Column, ...] = ()
     contents: str = ""
 

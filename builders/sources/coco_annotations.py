@@ -6,7 +6,7 @@ that the file and its objects take less than 1 GB together. pycocotools rasteris
 the objects of a category often overlap (and image 99844 has its annotations twice), so that their summed areas would
 count pixels more than once.
 
-Tested by `tests/builders/sources/test_coco2017.py` and `tests/builders/sources/test_coco_masks.py`.
+Tested by `tests/builders/sources/datasets/test_coco2017.py` and `tests/builders/sources/test_coco_masks.py`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source, partition_table
-from builders.sources.imagenet import classes
+from builders.sources.datasets.imagenet import classes
 from builders.sources.readers.folders import class_column
 
 PARTITION = "images"

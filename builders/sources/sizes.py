@@ -19,7 +19,7 @@ from PIL import Image
 from builders.errors import BuildError
 from builders.release.images import DECODE_ERRORS
 from builders.release.remarks import collect_remarks
-from builders.sources.base import IN_PLACE, LARGEST_IMAGE, PartitionIndex, Rows, SourceIndex, take_rows
+from builders.sources.base import IN_PLACE, LARGEST_IMAGE, PartitionIndex, Rows, Source, SourceIndex, take_rows
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import read_starts
 from builders.storage.files import open_buffered
@@ -129,15 +129,16 @@ def refuse_resized(index: SourceIndex) -> None:
 
     Raises:
         BuildError: all examined images of a partition share a size or a shorter side that the full edition's images
-            do not share, or most are smaller than nearly all images of the full edition.
+            do not share, most are smaller than nearly all images of the full edition, or one has another size than
+            all of these.
     """
     source = index.source
-    if source.shared_sides is None:
+    if source.shared_sides is None and source.one_size is None:
         return
     for partition in index.partitions:
         with collect_remarks():  # a build tells of those on the images that it takes
             sizes = list(sampled_sizes(index.root, partition))
-        problem = size_problem(source.shared_sides, sizes)
+        problem = size_problem(source, sizes)
         if problem:
             raise BuildError(
                 f"{source.title}, {partition.name}: {problem}. {index.root} looks like a resized copy, not like the "
@@ -145,19 +146,28 @@ def refuse_resized(index: SourceIndex) -> None:
             )
 
 
-def size_problem(shared_sides: Sequence[int], sizes: Sequence[Size]) -> str:
+def size_problem(source: Source, sizes: Sequence[Size]) -> str:
     """Describe what shows that images are resized; empty if nothing does."""
-    if len(sizes) < _FEWEST:
+    if source.one_size is not None and (others := [size for size in sizes if size != source.one_size]):
+        return (
+            f"{len(others)} of {len(sizes)} images examined are not of {_by(source.one_size)} pixels, one of them of "
+            f"{_by(others[0])}"
+        )
+    if source.shared_sides is None or len(sizes) < _FEWEST:
         return ""
     shorter = Counter(min(size) for size in sizes)
     side, count = shorter.most_common(1)[0]
-    if count == len(sizes) and side not in shared_sides:
-        shared = f"are {sizes[0][0]} x {sizes[0][1]} pixels" if len(set(sizes)) == 1 else f"have a side of {side}"
+    if count == len(sizes) and side not in source.shared_sides:
+        shared = f"are {_by(sizes[0])} pixels" if len(set(sizes)) == 1 else f"have a side of {side}"
         return f"all {count} images examined {shared}"
     small = sum(count for side, count in shorter.items() if side < _SMALL)
     if 2 * small > len(sizes):
         return f"{small} of {len(sizes)} images examined have a side below {_SMALL} pixels"
     return ""
+
+
+def _by(size: Size) -> str:
+    return f"{size[0]} x {size[1]}"
 
 
 def sampled_sizes(root: Path, partition: PartitionIndex) -> Iterator[Size]:

@@ -47,5 +47,5 @@ TITLES: Mapping[str, str] = {
 
 def source_of(key: str) -> Source:
     """Return the source with a key of `TITLES`; its module declares it under the key in capitals."""
-    source: Source = getattr(importlib.import_module(f"builders.sources.{key}"), key.upper())
+    source: Source = getattr(importlib.import_module(f"builders.sources.datasets.{key}"), key.upper())
     return source

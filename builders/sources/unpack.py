@@ -1,6 +1,6 @@
 """Unpacks containers whose images cannot be read in place, each container in one pass.
 
-Tested by `tests/builders/sources/test_cifar100.py`.
+Tested by `tests/builders/sources/datasets/test_cifar100.py`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from builders.sources import mnist, svhn
 from builders.sources.base import Container
-from builders.sources.readers import cifar, parquet, tars, zips
+from builders.sources.readers import cifar, mnist, parquet, svhn, tars, zips
 
 Unpack = Callable[[Path, npt.NDArray[np.int64]], Iterator[Sequence[Any]]]
 """Yields the images at ascending row numbers of a container, in order, as batches of bytes-like objects.

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.storage.files import atomic_path, open_whole, refuse_irregular
@@ -208,11 +209,12 @@ def _require_all(missing: int) -> None:
 
 
 def row_group(parquet: pq.ParquetFile, group: int) -> pq.RowGroupMetaData:
-    """Return the metadata of a row group after checking that each column can be read and has a value for each row.
+    """Return the metadata of a row group after checking that each column can be read and is as its metadata claim.
 
     `RowGroupMetaData.column` of pyarrow 26 ends the process with SIGABRT where a column's metadata contradict the
     schema. Reading a row runs into the same contradiction, and raises `OSError` or `pa.ArrowException`. Other readers
-    than pyarrow may go by the number of values; columns of lists have any.
+    than pyarrow may go by the number of values; columns of lists have any. Those that filter rows leave out whole
+    groups by their statistics, and some by Bloom filters, which no release has.
     """
     next(parquet.iter_batches(batch_size=1, row_groups=[group], use_threads=False), None)
     metadata = parquet.metadata.row_group(group)
@@ -221,7 +223,35 @@ def row_group(parquet: pq.ParquetFile, group: int) -> pq.RowGroupMetaData:
         if values != metadata.num_rows and not parquet.schema.column(number).max_repetition_level:
             claimed = f"{values:,} values of {metadata.column(number).path_in_schema} in {metadata.num_rows:,} rows"
             raise pa.ArrowInvalid(f"its footer claims {claimed}")
+        if getattr(metadata.column(number), "bloom_filter_offset", None) is not None:  # not of all versions of pyarrow
+            raise pa.ArrowInvalid(f"it has a Bloom filter of {metadata.column(number).path_in_schema}")
+        if metadata.column(number).is_stats_set:
+            _compare_statistics(parquet, group, number)
     return metadata
+
+
+def _compare_statistics(parquet: pq.ParquetFile, group: int, number: int) -> None:
+    """Compare the statistics of a column of a row group with its values; bounds may be wider, as of long texts."""
+    described, column = parquet.schema.column(number), parquet.metadata.row_group(group).column(number)
+    if column.physical_type != described.physical_type:  # `statistics` of pyarrow 26 would end the process
+        raise pa.ArrowInvalid(f"its footer claims {column.physical_type} values of {described.path}")
+    stated, nulls, wrong = column.statistics, 0, False
+    for batch in parquet.iter_batches(_ROWS, row_groups=[group], columns=[described.path], use_threads=False):
+        values: Any = batch.column(0)
+        while pa.types.is_nested(values.type):  # of one child, since one column is read
+            values = pc.struct_field(values, 0) if pa.types.is_struct(values.type) else pc.list_flatten(values)
+        nulls += values.null_count
+        try:
+            least, greatest = (bound.as_py() for bound in pc.min_max(values).values())
+        except pa.ArrowNotImplementedError:
+            return  # a type that no column of ours has, which whoever compares the schema names
+        if stated.has_min_max and least is not None:
+            # A text where the schema says bytes cannot be compared.
+            wrong |= type(stated.min) is not type(least) or stated.min > least or greatest > stated.max
+    if stated.has_null_count and not described.max_repetition_level:
+        wrong |= stated.null_count != nulls
+    if wrong:
+        raise pa.ArrowInvalid(f"its statistics of {described.path} are not those of its values")
 
 
 LARGE = 1 << 25

@@ -19,7 +19,7 @@ from typing import Any
 
 from builders.release.openood_tree import LISTS, list_text, openood_path
 from builders.release.schema import ROLES
-from hf_scripts.exports.names import class_folder, file_stem
+from hf_scripts.exports.names import file_stem
 from hf_scripts.exports.rows import ImageRow
 from hf_scripts.exports.targets import Bytes, Target
 
@@ -129,7 +129,7 @@ def _write_images(
     """Write each image into the folder of its class; yields rows with POSIX paths below `base`."""
     for row in rows:
         name = f"{file_stem(row.name, row.columns['id'])}.{row.kind}"
-        path = folder / class_folder(row.columns["class_id"]) / name
+        path = folder / target.folder(row.columns["class_id"]) / name
         target.put(path, row.image)
         yield row, path.relative_to(base).as_posix()
 

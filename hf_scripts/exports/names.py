@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
@@ -65,6 +66,20 @@ def class_folder(class_id: str) -> str:
         # `quote` encodes plus signs, so no other name has one.
         name = f"{name[: _MAX_FOLDER - 17]}+{_digest(class_id, 16)}"
     return name
+
+
+def class_folders(label_names: Sequence[str]) -> Callable[[str], str]:
+    """Return what names the folder of a class, of a config with some labels.
+
+    torchvision numbers sorted folders. Where the folders of the labels (`class_folder`) are not in the order of the
+    labels, as with `élan` (`%C3%A9lan`) behind `ant`, each of these has its number in front.
+    """
+    folders = list(map(class_folder, label_names))
+    if folders == sorted(folders):
+        return class_folder
+    digits = len(str(len(folders) - 1))
+    numbered = {name: f"{number:0{digits}d}-{folders[number]}" for number, name in enumerate(label_names)}
+    return lambda class_id: numbered.get(class_id) or class_folder(class_id)
 
 
 def file_stem(name: str, row_id: str) -> str:

@@ -28,7 +28,8 @@ _DEMO = "Built from demo sources: made-up images for trying out the tools. Do no
 
 _CLASSES = """\
 The folder of a class is its class id, percent-encoded: `urllib.parse.unquote` decodes it. The few names that would be
-too long end with a plus sign and a digest instead.
+too long end with a plus sign and a digest instead. Where encoded names sort otherwise than the classes, the folder of
+an in-distribution class begins with its label.
 """
 
 _READING = {

@@ -6,12 +6,13 @@ Tested by `tests/hf_scripts/test_export_runs.py`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 from builders.storage.files import atomic_path
 from builders.storage.paths import inside
+from hf_scripts.exports.names import class_folder
 from unknown_detection.durable import flush_all
 
 Bytes = bytes | memoryview
@@ -40,12 +41,14 @@ class Target:
     """Receives the files of one split: each is written under a temporary name and renamed when it is complete.
 
     A file outside of the export's folder `out` is refused. With `dry_run` nothing is written, and files are counted.
-    `streamed` has the sizes of those that are written in pieces, by path, and `shard_bytes` is the greatest size of a
-    tar.
+    `streamed` has the sizes of those that are written in pieces, by path, `shard_bytes` is the greatest size of a tar,
+    and `folder` names the folder of a class.
     """
 
-    def __init__(self, out: Path, shard_bytes: int, *, dry_run: bool) -> None:
-        self.out, self.shard_bytes, self._dry_run = out, shard_bytes, dry_run
+    def __init__(
+        self, out: Path, shard_bytes: int, *, dry_run: bool, folder: Callable[[str], str] = class_folder
+    ) -> None:
+        self.out, self.shard_bytes, self._dry_run, self.folder = out, shard_bytes, dry_run, folder
         self.files = self.bytes = 0
         self.streamed: dict[Path, int] = {}
         self._checked: set[Path] = set()

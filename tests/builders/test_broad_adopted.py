@@ -21,13 +21,13 @@ from builders.generate.exact.deciphered import decipher, partial_broad
 from builders.plan.candidates import missing_originals, shared_originals
 from builders.release.images import array_sha256
 from builders.release.manifest import read_manifest
+from builders.sources.datasets.partial_broad import ADVERSARIAL
 from builders.sources.opening import open_source
-from builders.sources.partial_broad import ADVERSARIAL
 from builders.sources.registry import SOURCES
 from builders.storage.file_cipher import deciphered, file_hash
 from hf_scripts import materialize, verify
 from taxonomy import tables
-from tests.builders.sources.test_partial_broad import write
+from tests.builders.sources.datasets.test_partial_broad import write
 from tests.builders.trees import linked, replaced
 from tests.sentences import assert_sentence
 

@@ -16,7 +16,7 @@ from builders.plan.candidates import Draws, KeyedRanks
 from builders.plan.completeness import agreement
 from builders.plan.planner import plan
 from builders.sources.base import DEMO_MARKER, PartitionIndex, SourceIndex
-from builders.sources.coco2017 import COCO2017
+from builders.sources.datasets.coco2017 import COCO2017
 from builders.sources.opening import open_source
 from hf_scripts import verify
 from taxonomy import tables

@@ -16,7 +16,7 @@ from builders.generate.exact.resize import FIXED_RESIZE, LSUN_FIX_RESIZE, fixed_
 from builders.plan.candidates import Draws
 from builders.plan.planner import plan
 from builders.release import images
-from builders.sources.lsun_fix import LSUN_FIX
+from builders.sources.datasets.lsun_fix import LSUN_FIX
 from taxonomy import tables
 from tests.builders.cifar_layouts import lsun_entries
 from tests.builders.conftest import assert_same_files, build_demo, digests, files_of

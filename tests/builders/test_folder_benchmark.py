@@ -108,6 +108,16 @@ def test_unknown_classes_with_the_name_of_a_known_one_overlap(release):
     assert manifest_of(release)["configs"]["folder"]["splits"]["near_ood"]["overlaps"] == 3
 
 
+def test_a_build_says_that_unknown_classes_overlap_known_ones(release, folders, capsys):
+    """Built again, of which nothing is left to do: half of the near images, by their name."""
+    assert folder_benchmark.main(arguments(folders, release)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    said = [line for line in lines if "overlap" in line]
+    assert len(said) == 1 and said[0].startswith(
+        "folder/near_ood: 3 of 18 rows are of classes that overlap known ones"
+    )
+
+
 @pytest.fixture(scope="module")
 def of_wnids(tmp_path_factory):
     """A release whose known classes are named by wnids, and the unknown ones by words."""

@@ -1,6 +1,7 @@
 """The benchmarks of OpenOOD, MOS and ImageNet-OOD: every row against the published lists, and a build of the demo."""
 
 import dataclasses
+import hashlib
 import json
 from collections import Counter
 
@@ -30,6 +31,7 @@ LISTED = {
     "openood-imagenet200/validation": "imagenet200_validation",
     "openood-imagenet200/test": "imagenet200_test",
     "imagenet_c": "openood_imagenet_c",
+    **{f"openood-imagenet200-shifted/imagenet_{kind}": f"imagenet200_{kind}" for kind in ("v2", "r", "c")},
     "sun": "mos_sun",
     "places": "mos_places",
 }
@@ -174,12 +176,25 @@ def test_labels_are_those_of_the_published_lists(planned):
     }.items():
         for split, name in zip(("validation", "test"), names, strict=True):
             assert labels_of(planned[f"{config}/{split}"]) == labels(name)
-    for split, name in (
-        ("imagenet_v2", "imagenet_v2"),
-        ("imagenet_r", "imagenet_r"),
-        ("imagenet_c", LISTED["imagenet_c"]),
-    ):
-        assert labels_of(planned[f"openood-imagenet1k-shifted/{split}"]) == labels(name)
+    for key in (key for key in KEYS if "-shifted/" in key):
+        assert labels_of(planned[key]) == labels(_list_name(key))
+
+
+# SHA-256 of the sorted lines of benchmark_imglist/imagenet200/test_imagenet200_{v2,r,c}.txt of OpenOOD v1.5, in the
+# public copy at github.com/moxime/ooddict, commit a4cb1ff, folder data.
+PUBLIC_COPY = {
+    "imagenet_v2": "0acbab230bea4ec0e1772c83f7d41e7fbce647b83937070dd741be839cb8532f",
+    "imagenet_r": "e718d2189a582968ec2ba89b9f7a279bbae641f9fcc58ee1be2fb204e61f81c6",
+    "imagenet_c": "2a82130d51cf0c9f6ac50f6ba5633e71bc31904bd571665e147cb599e14333a1",
+}
+
+
+@needs_lists
+@pytest.mark.parametrize("name", PUBLIC_COPY)
+def test_imagenet200s_shifted_rows_are_those_of_a_public_copy_of_the_lists(planned, name):
+    """Its lines, labels of the 200 classes included, although the rows are derived from ImageNet-1k's lists."""
+    text = list_text(listed_rows(planned[f"openood-imagenet200-shifted/{name}"]))
+    assert hashlib.sha256(text.encode()).hexdigest() == PUBLIC_COPY[name]
 
 
 def labels_of(split):
@@ -212,10 +227,11 @@ def test_validation_and_test_are_disjoint_and_those_of_imagenet200_within_them(p
 @needs_lists
 def test_imagenet_c_is_made_of_test_images(planned):
     """Each a corrupted copy of another one, so that no validation image is among them."""
-    shifted = planned["openood-imagenet1k-shifted/imagenet_c"].table["source_id"].to_pylist()
-    test = set(planned["openood-imagenet1k/test"].table["source_id"].to_pylist())
-    originals = [f"val/{path.rpartition('/')[2]}" for path in shifted]
-    assert len(set(originals)) == 10_000 and set(originals) < test
+    for config, images in (("openood-imagenet1k", 10_000), ("openood-imagenet200", 2_000)):
+        shifted = planned[f"{config}-shifted/imagenet_c"].table["source_id"].to_pylist()
+        test = set(planned[f"{config}/test"].table["source_id"].to_pylist())
+        originals = [f"val/{path.rpartition('/')[2]}" for path in shifted]
+        assert len(set(originals)) == images and set(originals) < test
 
 
 def _sun(names):
@@ -292,6 +308,9 @@ def test_the_demo_has_exactly_the_listed_images_that_exist(openood_release, demo
         "openood-imagenet1k-shifted/imagenet_v2": 1_000,
         "openood-imagenet1k-shifted/imagenet_r": 400,
         "openood-imagenet1k-shifted/imagenet_c": 1_000,
+        "openood-imagenet200-shifted/imagenet_v2": 200,
+        "openood-imagenet200-shifted/imagenet_r": 400,
+        "openood-imagenet200-shifted/imagenet_c": 200,
         "openood-imagenet200/validation": 42,
         "openood-imagenet200/test": 358,
         "mos/test": 2_000,

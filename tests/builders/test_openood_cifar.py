@@ -16,8 +16,8 @@ from builders.plan.planner import plan
 from builders.release.duplicates import read_pairs
 from builders.release.manifest import read_manifest
 from builders.release.openood_tree import LISTS, list_text
+from builders.sources.datasets.tiny_imagenet import validation_classes
 from builders.sources.registry import SOURCES
-from builders.sources.tiny_imagenet import validation_classes
 from hf_scripts import materialize
 from taxonomy import tables
 from taxonomy.wordnet.nouns import load_wordnet

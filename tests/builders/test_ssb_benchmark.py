@@ -7,7 +7,7 @@ import pytest
 from builders.plan.candidates import Draws
 from builders.plan.planner import plan
 from builders.release.manifest import read_manifest
-from builders.sources import cub200, fgvc_aircraft
+from builders.sources.datasets import cub200, fgvc_aircraft
 from builders.ssb_benchmark import BENCHMARK, main
 from hf_scripts import materialize, verify
 from tests.builders.indexes import named_index

@@ -2,10 +2,8 @@
 
 import zlib
 
-import torch
-from torch import nn
-
 import unknown_detection as ud
+from tests.evaluation.extra import nn, torch
 from tests.evaluation.small_models import PREPROCESSING
 
 LENGTH, WORDS, WIDTH = 16, 64, 8

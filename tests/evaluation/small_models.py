@@ -2,10 +2,9 @@
 
 import time
 
-import torch
-from torch import nn
-from torchvision import transforms
+from tests.evaluation.extra import nn, torch, torchvision
 
+transforms = torchvision.transforms
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.5]
 PREPROCESSING = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
 

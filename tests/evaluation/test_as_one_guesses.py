@@ -12,16 +12,14 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-torch = pytest.importorskip("torch", reason="runs torch models")
-torchvision = pytest.importorskip("torchvision", reason="preprocesses images")
-
-import unknown_detection as ud  # noqa: E402
-from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.refusals import refusal  # noqa: E402
-from tests.evaluation.samples import CONFIG, LABELS, fitted, picture  # noqa: E402
-from tests.hf_scripts.samples import make_release  # noqa: E402
-from tests.sentences import assert_sentence  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
+import unknown_detection as ud
+from tests.evaluation import small_models
+from tests.evaluation.extra import torch, torchvision
+from tests.evaluation.refusals import refusal
+from tests.evaluation.samples import CONFIG, LABELS, picture
+from tests.hf_scripts.samples import make_release
+from tests.sentences import assert_sentence
+from unknown_detection.evaluation.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -31,22 +29,6 @@ def eight(image):
 
 
 SPLITS = f"{CONFIG},{CONFIG}-train"
-
-
-@pytest.fixture(scope="module")
-def model():
-    return fitted(small_models.cnn)
-
-
-@pytest.fixture(scope="module")
-def features(release, model):
-    torch.set_num_threads(1)
-    return ud.extract(model, release, SPLITS, workers=0)
-
-
-@pytest.fixture(scope="module")
-def scores(features):
-    return ud.score(features, ["msp", "knn"], search=False)
 
 
 def test_scores_are_a_data_frame(scores):

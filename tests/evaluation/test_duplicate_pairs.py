@@ -1,7 +1,5 @@
 """A release's table of duplicates: read once, from a folder or the Hub, and refused where it is of another release."""
 
-import re
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from tests.evaluation.duplicates_release import PAIRS, SCHEMA, make_release, pairs_table, put_entry, put_table
 from tests.evaluation.refusals import refusal
 from tests.hf_scripts.samples import REPO
+from tests.sentences import assert_sentence
 from unknown_detection.evaluation.duplicates import PAIR_COLUMNS, paired_ids
 from unknown_detection.evaluation.releases import load
 
@@ -60,23 +59,24 @@ def test_a_table_that_was_changed_is_refused(root):
 
 
 @pytest.mark.parametrize(
-    ("table", "says"),
+    "table",
     [
-        (pairs_table(PAIRS).drop_columns("distance"), "has the columns id string, other_id string"),
-        (pairs_table(PAIRS).select(PAIR_COLUMNS.names[::-1]), "has the columns distance double"),
-        (pairs_table(PAIRS).cast(SCHEMA.set(8, pa.field("distance", pa.float32()))), "distance float, instead of"),
+        pairs_table(PAIRS).drop_columns("distance"),
+        pairs_table(PAIRS).select(PAIR_COLUMNS.names[::-1]),
+        pairs_table(PAIRS).cast(SCHEMA.set(8, pa.field("distance", pa.float32()))),
     ],
+    ids=["one less", "another order", "another type"],
 )
-def test_a_table_of_other_columns_is_refused(root, table, says):
+def test_a_table_of_other_columns_is_refused(root, table):
     """`verify` compares the pairs with the rows (`tests/hf_scripts`)."""
     put_table(root, table)
-    assert says in of_table(root)
+    assert_sentence(of_table(root), "distance")
 
 
 def test_a_file_that_is_no_table_is_refused(root):
     (root / "duplicates" / "pairs.parquet").write_bytes(b"PAR1")
     put_entry(root, rows=2)
-    assert re.search("Cannot read duplicates/pairs.parquet of .* as Parquet", of_table(root))
+    assert "Cannot read duplicates/pairs.parquet of " in of_table(root)
 
 
 @pytest.fixture

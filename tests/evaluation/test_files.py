@@ -57,22 +57,19 @@ def test_a_table_with_fewer_rows_than_it_claims(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    "make",
     [
-        (lambda: pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), "it has several columns named a"),
-        (lambda: pa.table({"a": NOT_UTF8}), "Invalid UTF8"),
-        (lambda: pa.table({"a": pa.array(["x" * 100_000]).take([0] * 700)}), "it has very long texts"),
+        lambda: pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]),
+        lambda: pa.table({"a": pa.array(["x" * 100_000]).take([0] * 700)}),
     ],
-    ids=["columns of one name", "no UTF-8", "70 MB of text"],
+    ids=["columns of one name", "70 MB of text"],
 )
-def test_tables_that_cannot_be_used(tmp_path, make, words):
+def test_tables_that_cannot_be_used(tmp_path, make):
     pq.write_table(make(), tmp_path / "x.parquet", compression="zstd")
-    with pytest.raises(EvaluationError, match=rf"^Cannot read it as Parquet: .*{words}.*\. Write or download"):
+    with stops(EvaluationError, "it as Parquet"):
         read_untrusted(tmp_path / "x.parquet", "it")
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" * 3, b"PARE" * 3, b"x" * 1000])
-def test_what_is_no_parquet(tmp_path, content):
-    (tmp_path / "x.parquet").write_bytes(content)
-    with pytest.raises(EvaluationError, match=r"^Cannot read it as Parquet: "):
-        read_untrusted(tmp_path / "x.parquet", "it")
+def test_text_that_is_no_utf_8(tmp_path):
+    pq.write_table(pa.table({"a": NOT_UTF8}), tmp_path / "x.parquet")
+    assert "Invalid UTF8" in refusal(read_untrusted, tmp_path / "x.parquet", "it")

@@ -28,7 +28,7 @@ PHOTOGRAPHS = (
 def world(tmp_path_factory):
     """The weights, and a release of the pictures by their wnids, and of the photographs."""
     from builders.folder_benchmark import main
-    from builders.sources.imagenet import IMAGENET
+    from builders.sources.datasets.imagenet import IMAGENET
 
     root = tmp_path_factory.mktemp("world")
     wnids = list(IMAGENET.classes())

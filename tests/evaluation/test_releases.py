@@ -9,21 +9,18 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets import load_dataset
 from PIL import Image
 
 from tests import manifests
 from tests.builders.conftest import files_of
 from tests.evaluation.refusals import refusal
-from tests.hf_scripts.samples import LABELS, REPO, change_files, make_release, png, with_column
-from tests.manifests import entry_of, manifest_of
+from tests.hf_scripts.samples import REPO, change_files, make_release, png, with_column
+from tests.manifests import manifest_of
 from tests.sentences import assert_sentence
 from unknown_detection.evaluation import releases
-from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import Release, choose_splits, load
 
 SPLITS = {"bench/test": range(6), "bench/near_ood": range(4), "bench-train/train": range(100, 104)}
@@ -39,15 +36,6 @@ def folder(tmp_path_factory):
 def copy(folder, tmp_path):
     """A copy to spoil."""
     return shutil.copytree(folder, tmp_path / "copy")
-
-
-def test_what_a_folder_holds(folder):
-    release = load(str(folder))
-    assert release.configs == ("bench", "bench-train")
-    assert release.splits("bench") == ("near_ood", "test")
-    assert release.label_names("bench") == LABELS
-    assert release.revision is None
-    assert release.name == str(folder)
 
 
 def test_the_digest_is_over_all_split_digests(folder):
@@ -73,21 +61,15 @@ def test_images_are_decoded_on_access(folder):
 
 
 @pytest.mark.parametrize(
-    ("where", "revision", "message"),
-    [
-        ("nowhere", None, "no folder nowhere, and a repository on the Hub is named ORG/NAME. Check it."),
-        ("empty/file", None, "empty/file is a file. Give the folder"),
-        ("folder", "v1.0.0", "revision= applies to a repository"),
-        ("empty", None, "manifest.json"),
-        ("s3://bucket/release", None, "is an address, and the evaluation reads folders and the Hub"),
-    ],
+    ("where", "revision"),
+    [("nowhere", None), ("empty/file", None), ("folder", "v1.0.0"), ("empty", None), ("s3://bucket/release", None)],
 )
-def test_what_is_no_release(folder, tmp_path, monkeypatch, where, revision, message):
+def test_what_is_no_release(folder, tmp_path, monkeypatch, where, revision):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "file").touch()
     (tmp_path / "folder").symlink_to(folder)
-    assert_sentence(refusal(load, where, revision), message)
+    assert_sentence(refusal(load, where, revision), where)
 
 
 def test_a_mistyped_folder_is_missing_and_not_looked_for_on_the_hub(folder, tmp_path, monkeypatch):
@@ -110,9 +92,9 @@ def test_a_mistyped_folder_is_missing_and_not_looked_for_on_the_hub(folder, tmp_
 
 def test_an_unknown_config_or_split_names_the_nearest(folder):
     release = load(str(folder))
-    assert "; the closest names are bench" in refusal(release.splits, "bensch")
-    assert "; the closest names are near_ood." in refusal(release.rows, "bench", "near_od")
-    assert "'bench-index' is not a config of" in refusal(release.label_names, "bench-index")
+    assert_sentence(refusal(release.splits, "bensch"), "bench")
+    assert_sentence(refusal(release.rows, "bench", "near_od"), "near_ood")
+    assert_sentence(refusal(release.label_names, "bench-index"), "bench-index")
 
 
 def test_rows_that_differ_from_the_manifest_are_refused(copy):
@@ -142,20 +124,12 @@ def test_images_of_other_rows_than_the_index_are_refused(copy):
     assert_sentence(message, "bench/test", copy)
 
 
-@pytest.mark.parametrize(
-    ("image", "message"),
-    [
-        (None, "it has no column image with bytes"),
-        ({"path": "x.png"}, "it has no column image with bytes"),
-        ({"bytes": "x"}, "its images are of the type string, not binary"),
-    ],
-)
-def test_shards_without_encoded_images(copy, image, message):
+@pytest.mark.parametrize("image", [None, {"path": "x.png"}, {"bytes": "x"}], ids=["none", "a path", "a text"])
+def test_shards_without_encoded_images(copy, image):
     path = copy / "data" / "bench" / "test-00000-of-00001.parquet"
     table = pq.read_table(path).drop_columns("image")
     pq.write_table(table if image is None else table.append_column("image", [[image] * len(table)]), path)
-    refused = refusal(load(str(copy)).images, "bench", "test")
-    assert refused.startswith(f"Cannot read {path} as Parquet: {message}. Run ")
+    assert_sentence(refusal(load(str(copy)).images, "bench", "test"), path)
 
 
 def test_rows_lie_in_several_shards_and_row_groups(folder, tmp_path):
@@ -199,36 +173,22 @@ def test_a_tag_on_the_hub_is_resolved_to_its_commit(folder, published):
     assert release.images("bench", "test")[3]["image"].tobytes() == local.images("bench", "test")[3]["image"].tobytes()
 
 
-@pytest.mark.parametrize(
-    ("name", "revision", "message"),
-    [
-        ("org/other", None, "org/other is neither a local folder nor a dataset repository"),
-        (REPO, "v9", "has no revision v9 on"),
-        (REPO, "0" * 40, f"has no revision {'0' * 40} on"),
-    ],
-)
-def test_what_the_hub_does_not_have(published, waits, name, revision, message):
-    refused = refusal(load, name, revision)
-    assert message in refused
-    assert revision is None or "its tags are v1.0.0" in refused
+@pytest.mark.parametrize(("name", "revision"), [("org/other", None), (REPO, "v9"), (REPO, "0" * 40)])
+def test_what_the_hub_does_not_have(published, waits, name, revision):
+    assert_sentence(refusal(load, name, revision), name, *[revision, "v1.0.0"] * bool(revision))
 
 
-def test_a_repository_that_is_no_release(published):
+def test_a_repository_that_is_no_release_and_a_hub_that_does_not_answer(published, monkeypatch, waits):
     published.commit(REPO, {"manifest.json": None})
     assert_sentence(refusal(load, REPO), "manifest.json")
-
-
-def test_a_hub_that_does_not_answer(published, monkeypatch, waits):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    message = refusal(load, REPO)
-    assert_sentence(message, "org/name")
+    assert_sentence(refusal(load, REPO), "org/name")
 
 
 def test_a_path_is_never_a_repository(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "built").mkdir()
-    message = "There is no folder ./built/unknwon, and a repository on the Hub is named ORG/NAME"
-    assert message in refusal(load, Path("built/unknwon"))
+    assert_sentence(refusal(load, Path("built/unknwon")), "./built/unknwon")
 
 
 def test_a_notebook_shows_splits_by_role_and_rows(folder):
@@ -261,23 +221,18 @@ def test_a_notebook_shows_splits_by_role_and_rows(folder):
     [
         ("near_ood", [("b", "near_ood")]),
         ("b", [("b", "near_ood"), ("b", "test")]),
-        ("near_od", "'near_od' is neither a config nor a split of it (did you mean b/near_ood?)."),
-        ("test", "'test' is a split of several configs of it (did you mean a/test or b/test?)."),
-        ("c", "'c' is not a config of it; choose one of a, b."),
-        ("a,c/test", "'c' is not a config of it; choose one of a, b."),
-        ("b/near_od", "'near_od' is not a split of b in it; the closest names are near_ood."),
-        (",", "No split is named; give CONFIG or CONFIG/SPLIT, such as a/test."),
         (None, [("a", "test"), ("b", "near_ood"), ("b", "test")]),
         ("b/test,a", [("b", "test"), ("a", "test")]),
         (["a,near_ood", ("b", "test"), "a/test"], [("a", "test"), ("b", "near_ood"), ("b", "test")]),
+        *((wrong, None) for wrong in ("near_od", "test", "c", "a,c/test", "b/near_od", ",")),
     ],
 )
 def test_a_split_is_found_by_its_name_alone_where_one_config_has_it(asked, found):
     arguments = {"a": ("test",), "b": ("near_ood", "test")}, asked, "it"
-    if isinstance(found, list):
+    if found:
         assert choose_splits(*arguments) == found
     else:
-        assert refusal(choose_splits, *arguments).removesuffix(" Give CONFIG or CONFIG/SPLIT.") == found
+        assert_sentence(refusal(choose_splits, *arguments))
 
 
 def spoil(root, change):
@@ -341,37 +296,3 @@ def test_rows_with_other_columns(copy, change):
     """Whoever writes the index may write its digest, too."""
     change_files(copy, "bench/test", change, files=("index",))
     assert "The rows of bench/test differ from the digest" in refusal(load(str(copy)).rows, "bench", "test")
-
-
-@pytest.mark.parametrize("listed", [True, False])
-@pytest.mark.parametrize("place", [4, 100, -100, -9, None])
-def test_damaged_indexes(copy, place, listed):
-    path = copy / "index" / "bench" / "test.parquet"
-    data = bytearray(path.read_bytes())
-    if place is None:
-        del data[len(data) // 2 :]
-    else:
-        data[place] ^= 0xFF
-    path.write_bytes(data)
-    if listed:
-        entry = entry_of(copy, path)
-        spoil(copy, lambda manifest: manifest["configs"]["bench"]["splits"]["test"].update(index=entry))
-    try:
-        assert len(load(str(copy)).rows("bench", "test")) == 6  # statistics are read by nobody
-        assert listed
-    except EvaluationError as error:
-        assert "\n" not in str(error)
-        assert "index/bench/test.parquet" in str(error) or "hf_scripts.verify" in str(error)
-
-
-def test_strangers_load_the_same_rows_with_datasets(folder, no_cache):
-    images = load(str(folder)).images("bench", "test")
-    rows = load_dataset(str(folder), "bench", split="test")
-    assert rows["id"] == images.rows["id"].to_pylist()
-    assert [row["image"].tobytes() for row in rows] == [row["image"].tobytes() for row in images]
-
-
-@pytest.fixture
-def no_cache(monkeypatch, tmp_path):
-    """Another folder for the cache of `datasets`, which may have the rows of a whole release of the same name."""
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

@@ -7,18 +7,15 @@ import warnings
 import pandas as pd
 import pytest
 
-torch = pytest.importorskip("torch", reason="runs torch models")
-timm = pytest.importorskip("timm", reason="opens timm's models")
-pytest.importorskip("torchvision", reason="preprocesses images")
-
-import unknown_detection as ud  # noqa: E402
-from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.refusals import refusal  # noqa: E402
-from tests.evaluation.samples import CONFIG, LABELS, fitted  # noqa: E402
-from tests.sentences import assert_sentence  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.detectors.own import load_own  # noqa: E402
-from unknown_detection.evaluation.several import named  # noqa: E402
+import unknown_detection as ud
+from tests.evaluation import small_models
+from tests.evaluation.extra import timm, torch
+from tests.evaluation.refusals import refusal
+from tests.evaluation.samples import CONFIG, LABELS, fitted
+from tests.sentences import assert_sentence
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.detectors.own import load_own
+from unknown_detection.evaluation.several import named
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -1,7 +1,6 @@
 """The steps as a new user calls them: objects, folders and files alike, one or several; wrong calls get a sentence."""
 
 import gc
-import re
 import subprocess
 import sys
 from functools import partial
@@ -12,42 +11,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from sklearn import metrics
 
-torch = pytest.importorskip("torch", reason="runs torch models")
-nn = torch.nn
-timm = pytest.importorskip("timm", reason="makes one of timm's models")
-torchvision = pytest.importorskip("torchvision", reason="preprocesses images")
-metrics = pytest.importorskip("sklearn.metrics", reason="computes the figures in another way")
-
-import unknown_detection as ud  # noqa: E402
-from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.refusals import refusal  # noqa: E402
-from tests.evaluation.samples import CONFIG, LABELS, fitted  # noqa: E402
-from tests.sentences import assert_sentence  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning  # noqa: E402
-from unknown_detection.evaluation.metrics import metrics as metric_table  # noqa: E402
-from unknown_detection.evaluation.metrics.metrics import METRICS, Metric  # noqa: E402
+import unknown_detection as ud
+from tests.evaluation import small_models
+from tests.evaluation.extra import nn, torch, torchvision
+from tests.evaluation.refusals import refusal
+from tests.evaluation.samples import CONFIG, LABELS, fitted
+from tests.sentences import assert_sentence
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning
+from unknown_detection.evaluation.metrics import metrics as metric_table
+from unknown_detection.evaluation.metrics.metrics import METRICS, Metric
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def model():
-    return fitted(small_models.cnn)
-
-
-@pytest.fixture(scope="module")
-def features(release, model, tmp_path_factory):
-    """Of a module in memory, kept in a folder."""
-    torch.set_num_threads(1)
-    cache = tmp_path_factory.mktemp("features") / "kept"
-    return ud.extract(model, release, f"{CONFIG},{CONFIG}-train", cache=cache, workers=0)
-
-
-@pytest.fixture(scope="module")
-def scores(features):
-    return ud.score(features, ["msp", "knn"], search=False)
 
 
 def lowest_logit(rows):
@@ -127,17 +104,6 @@ def test_a_cache_is_not_used_for_the_same_weights_in_other_code(release, tmp_pat
     made.slope = 0.5
     message = refusal(ud.extract, made, release, f"{CONFIG}/test", **kept)
     assert_sentence(message)
-
-
-def test_the_receipt_says_whose_weights_and_what_is_known_of_the_preprocessing(release, model):
-    lines = []
-    ud.extract(model, release, f"{CONFIG}/test", preprocessing=eight, device="cpu", log=lines.append)
-    (weights,) = [line for line in lines if line.startswith("weights")]
-    (shown,) = [line for line in lines if line.startswith("input")]
-    assert weights.startswith("weights  held by the module, state_dict ")
-    assert "from eight, mean [0.0, 0.0, 0.0], " in shown.replace("-0.0", "0.0")
-    assert "size [8, 8], std [1.0, 1.0, 1.0]" in shown
-    assert any(line.startswith("accuracy ") for line in lines)
 
 
 def test_detectors_that_look_at_images_again_find_the_module_that_extracted_them(release, features, scores):
@@ -350,12 +316,6 @@ def test_two_models_of_one_class_are_two_and_seeds_of_one_are_not(release, featu
     runs[1].attrs["provenance"]["seed"] = 1
     (table,) = ud.report(runs, release, tmp_path / "report", plots=False).results
     assert {*table.mean.index} == {("msp", "Small"), ("knn", "Small")}
-
-
-def test_latex_has_the_names_of_papers(release, scores, tmp_path):
-    ud.report(scores, release, tmp_path / "report", plots=False, latex=True)
-    tables = [path.read_text(encoding="utf-8") for path in (tmp_path / "report" / "tables").glob("*.tex")]
-    assert {name for table in tables for name in re.findall(r"^(\w+) & \S", table, re.M)} == {"KNN", "MSP"}
 
 
 def test_one_detector_needs_no_list(features, scores):

@@ -2,6 +2,8 @@
 
 import csv
 import math
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -14,8 +16,8 @@ from click.testing import CliRunner  # noqa: E402
 
 from examples import first_result, train  # noqa: E402
 from tests.examples.test_train import training  # noqa: E402
-from unknown_detection.evaluation.models.blueprints import read_state_dict  # noqa: E402
-from unknown_detection.evaluation.protocols.openood import published_training  # noqa: E402
+from unknown_detection.evaluation.models.weights import read_state_dict  # noqa: E402
+from unknown_detection.evaluation.protocols.openood import published  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -35,7 +37,7 @@ def test_the_demo_runs_all_steps_once_and_writes_ours_beside_the_leaderboards(tm
     assert "95.06 ± 0.30" in done.output, "the leaderboard's accuracy on CIFAR-10"
     with (tmp_path / "tiny-on-cifar10" / "comparison.csv").open(newline="") as opened:
         table = {line["detector"]: line for line in csv.DictReader(opened)}
-    rows = published_training("openood-cifar10")
+    rows = published("openood-cifar10")
     assert table.keys() == {*first_result.OF_DEMO.split(",")}
     for detector, line in table.items():
         assert float(line["published near"]) == rows.near_auroc[detector]
@@ -67,6 +69,50 @@ def test_a_copy_that_is_not_there_is_refused_before_anything_is_downloaded(tmp_p
     done = run("--out", tmp_path / "out", "--places365", tmp_path / "places")
     assert done.exit_code == 2 and f"There is no {tmp_path / 'places'}." in done.output.replace("\n", " ")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--detectors", "msp,enrgy"], "'enrgy' is not a detector"),
+        (["--device", "cuda:99"], "torch cannot use cuda:99"),
+        (["--weights", "none.ckpt"], "'none.ckpt' does not exist"),
+    ],
+)
+def test_what_the_last_steps_refuse_is_refused_before_the_first(tmp_path, flags, words):
+    """A detector's name was only read after the download, the build and the training."""
+    script = [sys.executable, first_result.__file__, "--out", str(tmp_path / "out"), *flags]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and words in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_extra_is_said_before_anything_is_made(tmp_path):
+    flags = ["x", "--demo", "--out", str(tmp_path / "out")]
+    script = f"import sys, runpy; sys.modules['pytorch_ood'] = None; sys.argv = {flags!r}"
+    script += f"; runpy.run_path({first_result.__file__!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "pytorch_ood is not installed" in done.stderr
+    assert "pip install -e '.[train,evaluate]'" in " ".join(done.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_openoods_checkpoints_are_all_called_best_and_have_folders_of_their_own(tmp_path):
+    """The second one was refused as another model than that of the first's features."""
+    asked = []
+    for seed in ("s0", "s1"):
+        weights = tmp_path / seed / "best.ckpt"
+        weights.parent.mkdir()
+        torch.manual_seed(int(seed[1]))
+        torch.save(train.resnet18_openood(10).state_dict(), weights)
+        asked.append(weights)
+    out = tmp_path / "out"
+    run("--demo", "--out", out)
+    (out / "demo-release").rename(out / "release")
+    for weights in asked:
+        done = run("--out", out, "--weights", weights, "--detectors", "msp")
+        assert done.exit_code == 0, done.output
+    assert len(list(out.glob("published-best-*-on-cifar10/comparison.csv"))) == 2
 
 
 def test_means_stand_beside_those_of_the_same_detector():

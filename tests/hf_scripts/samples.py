@@ -15,7 +15,7 @@ from builders.release.digests import rows_digest
 from builders.release.layout import Layout
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
-from builders.sources.caltech256 import CALTECH256
+from builders.sources.datasets.caltech256 import CALTECH256
 from tests import manifests
 from tests.manifests import entry_of, manifest_of, save_manifest
 

@@ -30,6 +30,7 @@ from tests.hf_scripts.exporting import (
     table_of,
     written,
 )
+from tests.hf_scripts.samples import make_release
 from tests.manifests import rows_in
 
 __all__ = ["copy", "release"]
@@ -182,6 +183,19 @@ def test_class_folders_of_known_splits_are_numbered_as_labels_are(key, exports):
     labels = {path: label for _, label, path, _ in read_imagefolder(out, key)}
     assert sorted(set(labels.values())) == list(range(200))
     assert numbered_as_torchvision_does(out / key) == labels
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [("ant", "zebra", "élan"), ("A b", "A[", "AA"), ("a", "b", "x" * 120, "x" * 60 + "y" * 60), ("1", "@", "A")],
+)
+def test_class_folders_of_any_names_are_numbered_as_labels_are(classes, tmp_path):
+    """By the rule of torchvision's `ImageFolder`, which the export's README names."""
+    labels = tuple(sorted(classes))
+    made = make_release(tmp_path / "rel", {"bench/test": range(2 * len(labels)), "bench/near_ood": [0]}, labels=labels)
+    assert run(made, "imagefolder", tmp_path / "out") == 0
+    given = {path: label for _, label, path, _ in read_imagefolder(tmp_path / "out", "bench/test")}
+    assert numbered_as_torchvision_does(tmp_path / "out" / "bench/test") == given
 
 
 def load_tars(out, key, cache, **options):

@@ -56,13 +56,7 @@ CLASSIC = ("cifar10", "cifar100", "tin", "mnist", "svhn", "texture", "places365"
 DOWNLOADED = [*(f"images_largescale/{name}" for name in LARGE), *(f"images_classic/{name}" for name in CLASSIC)]
 """Folders that are downloaded unless they have a file (`benchmarks_dict`, `dir_dict`)."""
 
-NO_BENCHMARK = {
-    "cifar10/test_cifar10c",
-    "imagenet/test_imagenet_es",
-    "imagenet200/test_imagenet200_v2",
-    "imagenet200/test_imagenet200_c",
-    "imagenet200/test_imagenet200_r",
-}
+NO_BENCHMARK = {"cifar10/test_cifar10c", "imagenet/test_imagenet_es"}
 """Lists of images that no benchmark of ours has."""
 
 FIRST = "openood-imagenet1k/openimage_o_validation"

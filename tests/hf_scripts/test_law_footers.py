@@ -17,7 +17,7 @@ from tests.hf_scripts.law import SHARD, TEST, code_of
 from tests.hf_scripts.law_fixtures import folder, quiet, says, tiny
 from tests.hf_scripts.samples import change_files, make_release
 from tests.hf_scripts.tampering import replace, rewrite, write_shard
-from tests.parquet_footers import ROWS, claim, rows_of, size_of, values_of, with_claims
+from tests.parquet_footers import ROWS, claim, nulls_of, rows_of, size_of, values_of, with_bounds, with_claims
 from tests.sentences import stops
 
 __all__ = ["folder", "quiet", "says", "tiny"]
@@ -128,6 +128,25 @@ def test_the_bytes_of_a_row_group_are_those_that_it_has(halves, says, monkeypatc
     lie(halves, SHARD.format(0), {size_of(0, 0): lambda _: 1})
     halves.render()
     assert f"{SHARD.format(0)} row group 0: {size:,} image bytes, more than the limit of {size - 1:,}" in says(halves)
+
+
+def test_statistics_by_which_a_filter_leaves_rows_out(halves, says, tmp_path):
+    """The greatest id of the first shard is not within its bounds, and `load_dataset` does not find it."""
+    path, ids = halves.root / SHARD.format(0), pq.read_table(halves.root / SHARD.format(0))["id"].to_pylist()
+    replace(path, with_bounds(path.read_bytes(), max(ids).encode(), min(ids).encode()))
+    halves.render()
+    asked = {"filters": [("id", "==", max(ids))], "streaming": True}
+    assert not list(datasets.load_dataset(str(halves.root), "bench", split="test", **asked))
+    sentence = "cannot be read as Parquet: its statistics of id are not those of its values"
+    assert says(halves, "--check", "fast") == [f"{SHARD.format(0)}: {sentence}"]
+
+
+@pytest.mark.parametrize("path", [SHARD.format(1), INDEX, PAIRS])
+def test_a_count_of_empty_cells_by_which_a_filter_leaves_rows_out(folder, says, path):
+    lie(folder, path, {nulls_of(0, 4): more})
+    folder.render()
+    (line,) = says(folder, "--check", "fast")
+    assert line.startswith(f"{path}: ") and "its statistics of " in line
 
 
 # The index

@@ -61,6 +61,12 @@ def test_a_name_that_is_there_goes_before_others_and_of_two_none_is_found():
     assert [find(name) for name in ("a", "A", "B", "\uff41", "c")] == ["a", "A", "b", None, None]
 
 
+def test_a_name_that_is_there_twice_stands_for_neither():
+    """As ImageNet's classes n02012849 and n03126707, both called crane."""
+    find = by_name(["crane", "drum", "crane"])
+    assert [find(name) for name in ("crane", "Crane", "DRUM")] == [None, None, "drum"]
+
+
 def test_how_two_names_differ():
     assert told_apart("caf\u00e9", "cafe\u0301") == (
         "caf\u00e9 (caf\\xe9) and cafe\u0301 (cafe\\u0301) differ in encoding alone"

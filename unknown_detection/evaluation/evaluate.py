@@ -8,12 +8,11 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -107,26 +106,18 @@ def evaluate(
     return figures
 
 
-class _UnknownSplit(NamedTuple):
-    """A split of unknown rows to evaluate of a detector, and the known rows beside it."""
-
-    detector: str
-    config: str
-    split: str
-    role: str
-    known: pd.DataFrame
-    unknown: pd.DataFrame
+Side = tuple[str, str, str, str]
+"""The detector, config, split and role of unknown rows."""
 
 
-def _sides(detector: str, rows: pd.DataFrame) -> Iterator[_UnknownSplit]:
-    """Yield what is to evaluate of a joined frame."""
-    for config, of_config in frame.by(rows, "config").items():
-        known = of_config[of_config["known"] & (of_config["split"] == frame.TEST)]
-        for split, of_split in frame.by(of_config[~of_config["known"]], "split").items():
-            if split not in FIT_AND_TUNE_SPLITS:
-                for role, unknown in frame.by(of_split, "role").items():
-                    beside = known if len(known) else frame.known_rows(rows)
-                    yield _UnknownSplit(detector, config, split, role, beside, unknown)
+def _sides(run: ScoredRun) -> Iterator[tuple[Side, pd.DataFrame, pd.DataFrame]]:
+    """Yield the unknown rows to evaluate of a run's detectors, each after the known rows beside them."""
+    for detector, rows in run.rows.items():
+        for config, of_config in frame.by(rows, "config").items():
+            known = of_config[of_config["known"] & (of_config["split"] == frame.TEST)]
+            for split, of_split in frame.by(of_config[~of_config["known"]], "split").items():
+                for role, unknown in frame.by(of_split, "role").items() if split not in FIT_AND_TUNE_SPLITS else ():
+                    yield (detector, config, split, role), known if len(known) else frame.known_rows(rows), unknown
 
 
 def lines_of(
@@ -135,9 +126,9 @@ def lines_of(
     """Yield the lines of a run: of each detector and config the splits, then the means of roles."""
     counts = functools.cache(partial(row_counts, samples=intervals))
 
-    def judge(side: _UnknownSplit) -> dict[str, Floats]:
-        """Return each metric, followed by those of the bootstrap samples."""
-        detector, config, split, role, known, unknown = side
+    def judge(side: tuple[Side, pd.DataFrame, pd.DataFrame]) -> Floats:
+        """Return each metric, followed by those of the bootstrap samples; shape (metrics, 1 + samples)."""
+        (detector, config, split, role), known, unknown = side
         rankings = frame.rankings(known, unknown, takes={metric.takes for metric in metrics.values()})
         lacking = [name for name, metric in metrics.items() if metric.takes not in rankings]
         if lacking:
@@ -145,37 +136,35 @@ def lines_of(
                 f"{', '.join(lacking)} needs predictions, and the scores of {detector} have none. Add a column "
                 "prediction, or choose another metric."
             )
-        values = {name: np.array([metric.value(rankings[metric.takes])]) for name, metric in metrics.items()}
+        values = np.array([[metric.value(rankings[metric.takes])] for metric in metrics.values()])
         if not intervals:
             return values
         drawn = counts(len(known), name=f"known of {config}"), counts(len(unknown), name=f"{config}/{split}/{role}")
         errors = known["wrong"].to_numpy() if "wrong" in known else None
         samples = resampled(known["score"].to_numpy(), unknown["score"].to_numpy(), errors, drawn, metrics)
-        return {name: np.append(value, samples[name]) for name, value in values.items()}
+        return np.append(values, [samples[name] for name in metrics], axis=1)
 
-    sides = [side for detector, rows in run.rows.items() for side in _sides(detector, rows)]
+    sides = [*_sides(run)]
     # NumPy sorts and adds without the interpreter's lock.
     with ThreadPoolExecutor(os.cpu_count() if intervals else 1) as threads:
-        judged = [*zip(sides, threads.map(judge, sides), strict=True)]
+        measured = [*threads.map(judge, sides)]
+    judged = [(side, of, len(known), len(unknown)) for (side, known, unknown), of in zip(sides, measured, strict=True)]
     lines = []
-    for _, of_config in itertools.groupby(judged, key=lambda of: of[0][:2]):
-        roles = defaultdict(list)
-        for side, values in of_config:
-            roles[side.role].append((side, values))
-            lines.append((side, values, len(side.unknown)))
-        for of_role in roles.values():
-            if len(of_role) > 1:
-                means = {name: np.mean([values[name] for _, values in of_role], axis=0) for name in metrics}
-                n_unknown = sum(len(side.unknown) for side, _ in of_role)
-                lines.append((of_role[0][0]._replace(split=MEAN), means, n_unknown))
-    others = {side[1:4]: values for side, values, _ in lines if side.detector == against}
-    for side, values, n_unknown in lines:
-        line = {name: getattr(side, name) for name in ("detector", "config", "split", "role")}
-        for name, value in values.items():
-            line |= _with_interval(name, value)
-            if side[1:4] in others:
-                line |= _with_interval(f"{name}_difference", value - others[side[1:4]][name])
-        yield line | {"n_known": len(side.known), "n_unknown": n_unknown}
+    for place, grouped in itertools.groupby(judged, key=lambda line: line[0][:2]):
+        lines += (of_config := [*grouped])
+        for role in dict.fromkeys(side[3] for side, *_ in of_config):
+            _, *of_role = zip(*(line for line in of_config if line[0][3] == role), strict=True)
+            if len(of_role[0]) > 1:
+                mean = np.mean(of_role[0], axis=0)
+                lines.append(((*place, MEAN, role), mean, of_role[1][0], sum(of_role[2])))
+    others = {side[1:]: values for side, values, *_ in lines if side[0] == against}
+    for side, values, n_known, n_unknown in lines:
+        line = dict[str, Any](zip(("detector", "config", "split", "role"), side, strict=True))
+        for number, name in enumerate(metrics):
+            line |= _with_interval(name, values[number])
+            if side[1:] in others:
+                line |= _with_interval(f"{name}_difference", values[number] - others[side[1:]][number])
+        yield line | {"n_known": n_known, "n_unknown": n_unknown}
 
 
 def _with_interval(name: str, values: Floats) -> dict[str, Any]:

@@ -28,15 +28,16 @@ from builders.release.schema import ROLES
 from builders.storage.files import read_regular
 from unknown_detection.evaluation.duplicates import PAIRS, paired_ids, read_pairs
 from unknown_detection.evaluation.errors import (
+    BuildError,
     EvaluationError,
     a_kind,
     evaluation_errors,
-    first_line,
     one_line,
     require_known,
 )
 from unknown_detection.evaluation.files import VERIFY, read_listed
 from unknown_detection.evaluation.images import SplitImages
+from unknown_detection.terminal.progress import log
 from unknown_detection.words import NAMED
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ class Release:
         """Return the rows of each split by role, as the manifest counts them, for notebooks."""
         import pandas as pd
 
-        keys = [(config, split) for config in self.configs for split in self.splits(config)]
-        counts = [(*key, part.role, part.rows) for key in keys for part in self._split(*key).parts]
+        counts = [(*key, part.role, part.rows) for key in self.pairs() for part in self._split(*key).parts]
         table = pd.DataFrame(counts, columns=["config", "split", "role", "rows"])
         rows = table.pivot_table("rows", ["config", "split"], "role", "sum", fill_value=0, sort=False)
         shown = rows.to_html(border=0, formatters=[lambda count: f"{count:,}" if count else ""] * rows.shape[1])
@@ -83,8 +83,7 @@ class Release:
     @property
     def digest(self) -> str:
         """SHA-256 over the canonical JSON of all split digests by `config/split`: equal exactly for equal rows."""
-        keys = ((config, split) for config in self.configs for split in self.splits(config))
-        digests = {"/".join(key): self._split(*key).digest for key in keys}
+        digests = {"/".join(key): self._split(*key).digest for key in self.pairs()}
         return hashlib.sha256(json.dumps(digests, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @property
@@ -105,8 +104,16 @@ class Release:
     def splits(self, config: str | None = None) -> tuple[str, ...]:
         """Names of a config's splits, or of all as `config/split`; sorted."""
         if config is None:
-            return tuple(f"{name}/{split}" for name in self.configs for split in self.splits(name))
+            return tuple(map("/".join, self.pairs()))
         return tuple(sorted(self._config(config).splits))
+
+    def pairs(self, configs: Iterable[str] | None = None) -> list[Key]:
+        """List the splits of some configs, or of all, as (config, split)."""
+        return [(config, split) for config in configs or self.configs for split in self.splits(config)]
+
+    def choose(self, splits: str | Iterable[str | Key] | None) -> list[Key]:
+        """Select splits, as `choose_splits` says."""
+        return choose_splits({config: self.splits(config) for config in self.configs}, splits, self.name)
 
     def label_names(self, config: str) -> tuple[str, ...]:
         """The in-distribution classes of a config, in label order."""
@@ -178,7 +185,7 @@ class Release:
         if pairs is None:
             return {}
         near = paired_ids(pairs.filter(pc.greater(pairs["distance"], 0)))
-        keys = {f"{config}/{split}": (config, split) for config in configs for split in self.splits(config)}
+        keys = {"/".join(key): key for key in self.pairs(configs)}
         counts = {key: (len(near[key]), len(self.rows(*keys[key]))) for key in near if key in keys}
         return {key: count for key, count in counts.items() if are_too_many(*count)}
 
@@ -197,8 +204,7 @@ class Release:
         if pairs is not None:
             equal, none = paired_ids(pairs.filter(pc.equal(pairs["distance"], 0))), pa.array([], pa.string())
             paired = paired_ids(pairs) | {key: equal.get(key, none) for key in self.doubtful_duplicates(configs)}
-        keys = [(config, split) for config in configs for split in self.splits(config)]
-        return truth_table({key: self.rows(*key) for key in keys}, paired)
+        return truth_table({key: self.rows(*key) for key in self.pairs(configs)}, paired)
 
     def _config(self, config: str) -> ConfigEntry:
         require_known(f"config of {self.name}", [config], self.manifest.configs)
@@ -323,31 +329,24 @@ def _manifest(path: Path, where: str) -> Manifest:
 def _download(name: str, revision: str | None, file: str, missing: str) -> tuple[str, Path]:
     """Download a file of a release on the Hub to the client's cache; return the revision's commit and the file.
 
-    The error begins with `missing` where there is no such file.
+    Branches and tags are always looked up, since a cached answer may be outdated; a full commit hash needs no lookup.
+    The error is that it is `missing` where there is no such file.
     """
-    from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.errors import RemoteEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import RemoteEntryNotFoundError, RevisionNotFoundError
 
-    api = HfApi()
-    try:
-        # Branches and tags are always looked up, since a cached answer may be outdated; a full commit hash needs no
-        # lookup.
-        known = revision is not None and _COMMIT.fullmatch(revision)
-        commit = revision if known else api.dataset_info(name, revision=revision).sha
-        return str(commit), Path(hf_hub_download(name, file, repo_type="dataset", revision=commit))
-    except RepositoryNotFoundError as error:
-        raise EvaluationError(
-            f"{name} is neither a local folder nor a dataset repository on {api.endpoint}. Check the name, and log in "
-            "with `hf auth login` if the repository is private."
-        ) from error
-    except RevisionNotFoundError as error:
-        tags = ", ".join(sorted(ref.name for ref in api.list_repo_refs(name, repo_type="dataset").tags)) or "none"
-        raise EvaluationError(f"{name} has no revision {revision} on {api.endpoint}; its tags are {tags}.") from error
-    except RemoteEntryNotFoundError as error:
-        raise EvaluationError(f"{missing}. Give another revision=, or another repository.") from error
-    except (httpx.HTTPError, OSError) as error:
-        nowhere = f"There is no folder {name}. " if file == "manifest.json" else ""
-        raise EvaluationError(
-            f"{nowhere}Cannot reach {name} on {api.endpoint}: {first_line(error)}. Try again, or give a local folder."
-        ) from error
+    from builders.hub.repository import Repository
+
+    def download() -> Path:
+        try:
+            return Path(hf_hub_download(name, file, repo_type="dataset", revision=commit))
+        except RevisionNotFoundError:
+            repository.commit_at(commit)  # which names those that there are
+            raise
+        except RemoteEntryNotFoundError as error:
+            raise BuildError(f"{missing}. Give another revision=, or another repository.") from error
+
+    with evaluation_errors():
+        repository, known = Repository(name, log), _COMMIT.fullmatch(revision or "")
+        commit = str(revision) if known else repository.commit_at(revision or "main")
+        return commit, repository.ask(f"download {file} of {name}", download)

@@ -25,7 +25,7 @@ from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.metrics.bootstrap import require_samples
 from unknown_detection.evaluation.metrics.metrics import find_metrics
 from unknown_detection.evaluation.protocols import Protocol
-from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
+from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.evaluation.report.report import Report, report
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.run import score
@@ -132,8 +132,7 @@ def run(
     with contextlib.ExitStack() as temporary:
         if out is None:
             temporary.callback(shutil.rmtree, root, ignore_errors=True)
-        available = {config: opened.splits(config) for config in opened.configs}
-        keys = choose_splits(available, splits, opened.name)
+        keys = opened.choose(splits)
         evaluated = {config for config, split in keys if split not in FIT_AND_TUNE_SPLITS}
         if not evaluated:
             raise EvaluationError(

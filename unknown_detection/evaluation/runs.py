@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from unknown_detection.evaluation import frame
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning
 from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.releases import Key, Release, choose_splits
+from unknown_detection.evaluation.releases import Key, Release
 from unknown_detection.evaluation.same import same_model
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, in_fit_half
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, read_scores
@@ -93,8 +93,7 @@ def join_runs(
     evaluate (`choose_splits`) are not read; without any, those are evaluated that the scores state, or, where these
     say nothing, those that their ids are of. The configs of the splits to evaluate are returned, too.
     """
-    available = {config: release.splits(config) for config in release.configs}
-    keys = [] if splits is None else choose_splits(available, splits, release.name)
+    keys = [] if splits is None else release.choose(splits)
     named = tuple(dict.fromkeys(config for config, _ in keys))
     sources = list(scores) if isinstance(scores, list | tuple) else [scores]
     if not sources:
@@ -120,7 +119,7 @@ def join_runs(
             if stated and (misfit := _misfit(stated, table, release)):
                 warnings.warn(f"{where} {misfit}", EvaluationWarning, stacklevel=3)
                 stated = None
-            scored = choose_splits(available, stated.splits, release.name) if stated and stated.splits else []
+            scored = release.choose(stated.splits) if stated and stated.splits else []
             scored = keys or scored or ([] if stated else _splits_of_ids(release, table["id"]))
             configs = stated.configs if stated else tuple(dict.fromkeys(config for config, _ in scored))
             if configs not in indexes:
@@ -186,8 +185,7 @@ def _misfit(stated: Provenance, scores: pa.Table, release: Release) -> str:
     detectors = {*scores["detector"].unique().to_pylist()} - {*stated.hyperparameters}
     others = sorted(detectors if stated.hyperparameters else ())
     if not others and stated.splits:
-        keys = [(config, split) for config in stated.configs for split in release.splits(config)]
-        ids = {"/".join(key): release.rows(*key)["id"].combine_chunks() for key in keys}
+        ids = {"/".join(key): release.rows(*key)["id"].combine_chunks() for key in release.pairs(stated.configs)}
         of_stated = pa.concat_arrays([ids[key] for key in stated.splits])
         strange = scores["id"].filter(pc.invert(pc.is_in(scores["id"], value_set=of_stated)))
         others = [key for key in ids if pc.any(pc.is_in(ids[key], value_set=strange.combine_chunks())).as_py()]
@@ -224,7 +222,7 @@ def _chosen(
         return index[keep], scores
     if release is not None:
         others = {*release.configs} - {*frame.names(index, "config")}
-        of_others = [release.rows(config, split)["id"] for config in others for split in release.splits(config)]
+        of_others = [release.rows(*key)["id"] for key in release.pairs(others)] if others else []
         dropped = pa.chunked_array([dropped, *(chunk for ids in of_others for chunk in ids.chunks)], pa.string())
     return index[keep], scores.filter(pc.invert(pc.and_(strange, pc.is_in(scores["id"], value_set=dropped))))
 

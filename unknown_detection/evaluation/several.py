@@ -21,7 +21,8 @@ from unknown_detection.evaluation.detectors.own import OwnError, of_the_user
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning, evaluation_errors, one_line
 from unknown_detection.evaluation.features.store import NEGATIVES, FeatureStore
 from unknown_detection.evaluation.files import safe_file_name
-from unknown_detection.evaluation.models.blueprints import module_name, of_library
+from unknown_detection.evaluation.models.blueprints import module_name
+from unknown_detection.evaluation.models.libraries import of_library
 from unknown_detection.evaluation.same import same_model
 from unknown_detection.terminal.progress import Log
 from unknown_detection.words import first_few

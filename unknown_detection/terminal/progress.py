@@ -38,33 +38,25 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", d
     stays where it is. Without items there is no bar; the `done` ones of an earlier run do not count for the rate;
     `unit` is what follows a number, such as " images" or "B".
     """
+    if quiet or not total:
+        yield tqdm(total=total, initial=done, disable=True)
+        return
     # The module for notebooks imports asyncio, which costs every command and nothing else here needs.
     bar_of_the_place = importlib.import_module("tqdm.auto").tqdm if _is_notebook() else tqdm
 
-    how: dict[str, Any] = {"unit_scale": total >= 1000, "dynamic_ncols": True, "disable": quiet or not total}
     redrawn = _is_redrawn()
-    how["leave"] = not (redrawn and _drawn)
+    how: dict[str, Any] = {"unit_scale": total >= 1000, "dynamic_ncols": True, "leave": not (redrawn and _drawn)}
     if not redrawn:
         how |= {"mininterval": _SECONDS, "maxinterval": _SECONDS, "delay": _SECONDS}
     with bar_of_the_place(total=total, desc=title, unit=unit, initial=done, file=sys.stderr, **how) as shown:
         if not redrawn:  # a new title is no reason for a line
             shown.set_description = partial(shown.set_description, refresh=False)
-        with _within(title, drawn=not how["disable"]):
+        _drawn.append(title)
+        try:
             yield shown
+        finally:
+            _drawn.remove(title)
         shown.update(total - shown.n)
-
-
-@contextlib.contextmanager
-def _within(title: str, *, drawn: bool) -> Iterator[None]:
-    """Note a bar among those that are drawn, until the block ends."""
-    if not drawn:
-        yield
-        return
-    _drawn.append(title)
-    try:
-        yield
-    finally:
-        _drawn.remove(title)
 
 
 def _is_redrawn() -> bool:

@@ -23,7 +23,7 @@ from builders.generate.flags import resources_on, set_up_device
 from builders.generate.sealed import prepare_original
 from builders.release.images import TooNarrowError
 from builders.release.schema import PREPARED_SHA256, Column, Value
-from builders.sources.imagenet import class_indices
+from builders.sources.datasets.imagenet import class_indices
 
 Result = TypeVar("Result")
 Pixels = npt.NDArray[np.uint8]

@@ -20,7 +20,7 @@ from builders.errors import BuildError
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, check_installed
 from builders.generate.flags import SEED, memory_errors_as_build_errors, set_up_device, with_files
 from builders.generate.torch_files import read_state_dict, require_tensors
-from builders.sources.imagenet import class_indices
+from builders.sources.datasets.imagenet import class_indices
 
 if TYPE_CHECKING:
     from builders.generate.synthetic.biggan_network import BigGANNetwork

@@ -3,15 +3,17 @@
 All numbers are big-endian: two bytes of zero, the type (8 for bytes), the number of dimensions, then 32 bits for each
 size (LeCun, Cortes and Burges, "The MNIST database of handwritten digits", at the end of the page).
 
-Tested by `tests/builders/sources/test_mnist.py`.
+Tested by `tests/builders/sources/datasets/test_mnist.py`.
 """
 
 from __future__ import annotations
 
 import gzip
 import math
+import os
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import IO
 
 import numpy as np
@@ -48,10 +50,21 @@ def read_array(file: IO[bytes], dimensions: int) -> npt.NDArray[np.uint8]:
     """Return an array of bytes with some dimensions, which ends the file."""
     sizes = read_header(file, dimensions)
     content = _bytes(file, math.prod(sizes) + 1)
-    if len(content) != math.prod(sizes):
-        longer = len(content) > math.prod(sizes)
-        raise IdxError(f"it has {'more' if longer else 'fewer'} than the {math.prod(sizes):,} bytes that it announces")
+    _require(len(content), sizes)
     return np.frombuffer(content, np.uint8).reshape(sizes)
+
+
+def check_length(file: IO[bytes], sizes: Sequence[int]) -> None:
+    """Refuse a file that has fewer or more bytes than its header announces; it is one whose end can be sought."""
+    _require(file.seek(0, os.SEEK_END) - header_size(len(sizes)), sizes)
+
+
+def _require(found: int, sizes: Sequence[int]) -> None:
+    announced = math.prod(sizes)
+    if found != announced:
+        raise IdxError(
+            f"it has {'more' if found > announced else 'fewer'} than the {announced:,} bytes that it announces"
+        )
 
 
 def _bytes(file: IO[bytes], count: int) -> bytes:

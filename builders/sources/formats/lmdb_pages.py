@@ -4,7 +4,7 @@ The `lmdb` library trusts the file that it maps into memory: a damaged page numb
 kills the process. Here every page is read as bytes and checked. The format is that of LMDB 0.9 as 64-bit little-endian
 machines write it (OpenLDAP's `mdb.c`: MDB_page, MDB_meta, MDB_db, MDB_node).
 
-Tested by `tests/builders/sources/test_lsun.py`.
+Tested by `tests/builders/sources/datasets/test_lsun.py`.
 """
 
 from __future__ import annotations

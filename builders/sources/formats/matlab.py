@@ -3,7 +3,7 @@
 scipy's reader believes the lengths in a file: a damaged one makes it take gigabytes, or ends the process. Here nothing
 is read beyond its element, and nothing is allocated that the file does not fill.
 
-Tested by `tests/builders/sources/test_svhn.py`.
+Tested by `tests/builders/sources/datasets/test_svhn.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Indexes and reads sources whose images are small arrays upstream, identified by their position in the array.
 
-Tested by `tests/builders/sources/test_cifar100.py`.
+Tested by `tests/builders/sources/datasets/test_cifar100.py`.
 """
 
 from __future__ import annotations

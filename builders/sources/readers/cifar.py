@@ -3,7 +3,7 @@
 A pickle has the images as rows of 3,072 bytes, 1,024 of red, of green and of blue, and the labels as lists. A record
 of the binary version is one byte for the label and the same 3,072 bytes.
 
-Tested by `tests/builders/sources/test_cifar100.py` and `test_cifar10.py`.
+Tested by `tests/builders/sources/datasets/test_cifar100.py` and `test_cifar10.py`.
 """
 
 from __future__ import annotations

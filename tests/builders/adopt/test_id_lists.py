@@ -7,7 +7,7 @@ import pytest
 from builders.adopt.copies import adopt
 from builders.broad_benchmark import BENCHMARK
 from builders.errors import BuildError
-from builders.sources.coco2017 import COCO2017
+from builders.sources.datasets.coco2017 import COCO2017
 from builders.sources.opening import open_source
 from tests.sentences import stops
 

@@ -18,7 +18,7 @@ from builders.generate.contract import Generated, Generator
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.release.manifest import read_manifest
 from builders.release.reader import rgb_images
-from builders.sources.caltech256 import CALTECH256
+from builders.sources.datasets.caltech256 import CALTECH256
 from hf_scripts import card, verify
 from tests.builders.conftest import build_demo
 from tests.builders.photographs import pieces

@@ -22,11 +22,11 @@ from builders.declare.splits import (
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
 from builders.sources.base import Expected
-from builders.sources.caltech256 import CALTECH256
-from builders.sources.cifar100 import CIFAR100
-from builders.sources.dtd import DTD
-from builders.sources.imagenet import IMAGENET
-from builders.sources.svhn_full import SVHN_FULL
+from builders.sources.datasets.caltech256 import CALTECH256
+from builders.sources.datasets.cifar100 import CIFAR100
+from builders.sources.datasets.dtd import DTD
+from builders.sources.datasets.imagenet import IMAGENET
+from builders.sources.datasets.svhn_full import SVHN_FULL
 from tests.sentences import assert_sentence, stops
 
 EVERYTHING = AllClasses("a test")
@@ -147,6 +147,15 @@ def test_a_declaration_that_names_a_source_by_its_key_is_checked_when_it_is_buil
         run_command(named, ["--dry-run", "--quiet"])
 
 
+def test_a_build_looks_at_the_sources_of_its_own_splits_alone(tmp_path, capsys):
+    named = benchmark(config(split("first", source="dtd"), split("second", source="dtd", partitions=("imags",))))
+    named.check(["one/first"])
+    with stops(DeclarationError, "one/second"):
+        named.check(["one/second"])
+    assert run_command(named, ["--dry-run", "--quiet", "--splits", "one/first", "--dtd", str(tmp_path)]) == 2
+    assert_sentence(capsys.readouterr().err, "--dtd")
+
+
 def test_the_same_declarations_without_the_fault_are_taken():
     declared = benchmark(
         config(FIRST, split("second", quota=Rest("one/first")), name="one", duplicates_of="one/first"),
@@ -162,6 +171,7 @@ def test_the_same_declarations_without_the_fault_are_taken():
 def test_every_registered_benchmark_can_be_declared_again():
     for declared in BENCHMARKS.values():
         assert dataclasses.replace(declared) == declared
+        declared.check()
 
 
 # By hand: three classes of 7, 8 and 1 images. Python rounds 3.5 to 4 and 0.5 to 0.
@@ -231,3 +241,7 @@ def test_labels_are_of_known_images_of_the_source_that_label_counts():
     of_table = config(FIRST, labels=Classes("imagenet", "in_distribution"))
     assert of_table.has_labels(split(role="in_distribution", source=IMAGENET))
     assert not of_table.has_labels(split(role="corruption", source=IMAGENET))
+    chosen = {"classes": of_table.labels, "source": IMAGENET}
+    assert of_table.has_labels(split(role="corruption", **chosen))
+    assert not of_table.has_labels(split(role="near_ood", **chosen))
+    assert not of_table.has_labels(split(role="corruption", source=IMAGENET, classes=Classes("imagenet", "external")))

@@ -28,7 +28,7 @@ def test_a_release_is_equal_to_itself(imagenet_release, capsys):
     assert main([str(imagenet_release), str(imagenet_release), "--workers", "1"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert "equal  imagenet/test" in out
-    assert out[-1].startswith("equal: every one of ")
+    assert out[-1].startswith("equal: every one of ") and "no image was read" in out[-1]
 
 
 def other_bytes(release, root, change, move=False):
@@ -84,6 +84,41 @@ def test_a_planted_altered_image_is_found_by_row(imagenet_release, altered):
     assert "imagenet/near_ood" in found["equal_groups"]
 
 
+def changed_index(release, root, change):
+    """Copy a release with other columns in the index of a split, which the digests in its manifest know nothing of."""
+    shutil.copytree(release, root, copy_function=os.link, ignore=shutil.ignore_patterns(".state"))
+    path = root / read_manifest(root).configs["imagenet"].splits["test"].index.path
+    rows = pq.read_table(path)
+    columns = rows.to_pydict()
+    change(columns)
+    path.unlink()
+    pq.write_table(rows.from_pydict(columns, rows.schema), path)
+    return columns["id"][3]
+
+
+@pytest.mark.parametrize(("column", "kind"), [("content_sha256", "other bytes"), ("class_id", "wrong class")])
+def test_rows_are_compared_and_not_what_a_manifest_says_of_them(imagenet_release, tmp_path, column, kind):
+    """Both manifests list one digest: of rows that are others now, or one that does not cover classes."""
+    other = {"content_sha256": "0" * 64, "class_id": "n00000000"}[column]
+    name = changed_index(imagenet_release, tmp_path / "other", lambda rows: rows[column].__setitem__(3, other))
+    for pair in ((tmp_path / "other", imagenet_release), (imagenet_release, tmp_path / "other")):
+        found = ud.compare(*pair)
+        assert not found["equal"] and [(each["id"], each["kind"]) for each in found["differences"]] == [(name, kind)]
+
+
+def test_labels_that_stand_for_other_classes_are_no_equal_release(imagenet_release, tmp_path, capsys):
+    """The lists of classes stood beside each other, and the exit code was 0."""
+    root = shutil.copytree(imagenet_release, tmp_path / "other", copy_function=os.link)
+    manifest = read_manifest(root)
+    config = manifest.configs["imagenet"]
+    first, second, *names = config.label_names
+    swapped = msgspec.structs.replace(config, label_names=(second, first, *names))
+    (root / "manifest.json").unlink()
+    write_manifest(root, msgspec.structs.replace(manifest, configs=manifest.configs | {"imagenet": swapped}))
+    assert main([str(imagenet_release), str(root), "--workers", "1"]) == 1
+    assert "its labels stand for other classes" in capsys.readouterr().out
+
+
 def test_a_split_that_one_of_them_lacks(imagenet_release, tmp_path):
     root = tmp_path / "smaller"
     shutil.copytree(imagenet_release, root, copy_function=os.link, ignore=shutil.ignore_patterns(".state"))
@@ -114,9 +149,10 @@ def test_a_copy_against_a_release_of_it(demo, imagenet_release, tmp_path):
 
 
 def test_a_release_is_not_taken_for_a_copy(imagenet_release):
-    """It was taken for ImageNet-1k's Parquet."""
-    with stops(BuildError, f"{imagenet_release} is a release", f"verify {imagenet_release}", "compare"):
-        ud.doctor(imagenet_release)
+    """It was taken for ImageNet-1k's Parquet; and so was its folder of shards."""
+    for place in (imagenet_release, imagenet_release / "data", imagenet_release / "data/imagenet"):
+        with stops(BuildError, f"{imagenet_release} is a release", f"verify {imagenet_release}", "compare"):
+            ud.doctor(place)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.release.entries import PreparationEntry
 from builders.release.schema import PREPARED_SHA256, Column
-from builders.sources.caltech256 import CALTECH256
+from builders.sources.datasets.caltech256 import CALTECH256
 from builders.sources.made import NOISE
 from tests.builders.photographs import pieces
 from tests.builders.planning import QUIET

@@ -4,12 +4,14 @@ import dataclasses
 import json
 import os
 
+import pyarrow as pa
 import pytest
 
 from builders.cli.request import BuildRequest
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.build_plan import BuildPlan
+from builders.pipeline.repeated import Repeated
 from builders.pipeline.state import State, locked
 from builders.plan.candidates import Draws
 from builders.release.layout import Layout
@@ -27,8 +29,8 @@ def run(tmp_path):
     return request
 
 
-def state_of(request, adopted=ADOPTED):
-    return State(BuildPlan(request, {}, Draws(BENCHMARK, 0), (), {}, adopted))
+def state_of(request, adopted=ADOPTED, repeated=Repeated()):  # noqa: B008 - a frozen value
+    return State(BuildPlan(request, BENCHMARK.version, {}, Draws(BENCHMARK, 0), (), {}, adopted, repeated=repeated))
 
 
 def path_of(run):
@@ -63,7 +65,7 @@ def test_only_a_build_is_advised_to_allow_short_sources(run):
     with stops(BuildError, "--out"):
         state_of(strict).check()
     with stops(BuildError, "--allow-partial", "--out"):
-        state_of(dataclasses.replace(strict, released="1.1.0")).check()
+        state_of(strict, repeated=Repeated(rows={"imagenet/test": pa.table({})})).check()
 
 
 @pytest.mark.parametrize(

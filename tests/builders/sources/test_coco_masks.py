@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.errors import BuildError
-from builders.sources.coco2017 import shared
 from builders.sources.coco_annotations import category_areas, read_instances
+from builders.sources.datasets.coco2017 import shared
 from taxonomy import tables
 from tests.builders import coco_oracle
 from tests.sentences import assert_sentence, stops

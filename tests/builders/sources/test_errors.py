@@ -312,7 +312,7 @@ def test_places365_keeps_the_standard_images_of_a_challenge_copy(tmp_path):
 
 
 def test_a_place_has_several_spellings_and_shares_none():
-    from builders.sources.places365 import category_of
+    from builders.sources.datasets.places365 import category_of
 
     names = list(SOURCES["places365"].classes())
     assert [category_of(name) for name in names] == names

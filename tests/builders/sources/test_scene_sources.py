@@ -8,8 +8,8 @@ from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import AllImages
 from builders.declare.splits import AllClasses, Classes, Config, PaperCount, Split
 from builders.release import images
-from builders.sources.sun397 import SUN397
-from builders.sources.svhn_full import SVHN_FULL
+from builders.sources.datasets.sun397 import SUN397
+from builders.sources.datasets.svhn_full import SVHN_FULL
 from tests.builders import facets_layouts
 from tests.builders.conftest import build_demo, digests
 from tests.builders.demo_sources import TROUBLES

@@ -12,7 +12,7 @@ from builders.sources import sizes
 from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from builders.sources.sizes import refuse_resized
-from taxonomy import tables
+from taxonomy import lists, tables
 from tests.builders.trees import tree, write_parquet, write_tar
 from tests.sentences import assert_sentence
 
@@ -126,6 +126,29 @@ def test_both_editions_of_places365_pass_and_others_do_not(tmp_path, folder, siz
         return
     with pytest.raises(BuildError, match=words):
         refuse_resized(index)
+
+
+# Tiny ImageNet has images of 64 x 64 pixels (Le and Yang, 2015), and there are scripts that scale it to 224 for larger
+# networks; ImageNet-C is made of crops of 224 x 224 (Hendrycks and Dietterich, 2019).
+@pytest.mark.parametrize(
+    ("key", "partition", "name", "side"),
+    [
+        ("tiny_imagenet", "val", "val/images/val_{}.JPEG", 64),
+        ("imagenet_c", "openood", "brightness/1/ILSVRC2012_val_{:08}.JPEG", 224),
+    ],
+)
+def test_copies_of_a_source_of_one_size_have_that_size(tmp_path, key, partition, name, side):
+    """Few images are enough; a copy of another size was built, with its rows as those of the owner's."""
+    listed = [int(path[-13:-5]) for path in lists.load_list("openood_imagenet_c") if path.startswith("brightness/1/")]
+    numbers = {"tiny_imagenet": range(3), "imagenet_c": listed[:3]}[key]
+    for of, words in (((side, side), ""), ((96, 96), "3 of 3 images examined are not of")):
+        files = {name.format(number): picture(*of) for number in numbers}
+        index = open_source(SOURCES[key], tree(tmp_path / str(of[0]), files), (partition,))
+        if not words:
+            refuse_resized(index)
+            continue
+        with pytest.raises(BuildError, match=f"{words} {side} x {side} pixels, one of them of 96 x 96"):
+            refuse_resized(index)
 
 
 def test_the_build_refuses_a_resized_copy_also_in_part_and_writes_nothing(tmp_path, capsys):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from builders.sources import cub200, fgvc_aircraft
+from builders.sources.datasets import cub200, fgvc_aircraft
 from builders.sources.registry import SOURCES
 from tests.builders.trees import linked, opened, tree
 

@@ -1,6 +1,7 @@
 """A footer's claims on rows are compared with each other and with what is read."""
 
 import io
+from inspect import signature
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +18,17 @@ from builders.storage.parquet import (
     row_group,
 )
 from builders.storage.paths import as_path
-from tests.parquet_footers import ROWS, bytes_of, claim, rows_of, size_of, values_of, with_claims
+from tests.parquet_footers import (
+    ROWS,
+    bytes_of,
+    claim,
+    nulls_of,
+    rows_of,
+    size_of,
+    values_of,
+    with_bounds,
+    with_claims,
+)
 
 TABLE = pa.table({"id": [f"id{n}" for n in range(7)], "n": range(7), "tags": [["a"] * n for n in range(7)]})
 CLAIMS = [
@@ -112,3 +123,42 @@ def test_fewer_rows_than_pages_have_are_consistent_only_where_columns_say_so_too
         assert sum(batch.num_rows for batch in opened.iter_batches()) == 6
         with pytest.raises(pa.ArrowInvalid, match="4 values of id in 3 rows"):
             row_group(opened, 0)
+
+
+def test_statistics_that_values_contradict_are_refused(folder):
+    """Of texts, of lists and of numbers, by their bounds (numbers are eight bytes) or by the count of empty cells."""
+    number = [value.to_bytes(8, "little") for value in range(7)]
+    for wrong in (
+        with_bounds(encoded(), b"id3", b"id2"),
+        with_bounds(encoded(), b"id4", b"id5"),
+        with_bounds(encoded(), number[6], number[5]),
+        with_claims(encoded(), {nulls_of(1, 1): 1}),
+    ):
+        with atomic_path(folder / "x.parquet") as temporary:
+            temporary.write_bytes(wrong)
+        with (
+            open_parquet(folder / "x.parquet") as opened,
+            pytest.raises(pa.ArrowInvalid, match=r"statistics of (id|n)"),
+        ):
+            [row_group(opened, group) for group in range(2)]
+
+
+def test_statistics_may_be_wider_than_values_and_of_any_type():
+    """Of long texts others state a beginning; NaN has no place, and types of no release are left to who knows them."""
+    column = {"text": ["x" * 5000, "a"], "number": [float("nan"), 1.0], "none": pa.nulls(2), "code": ["a", "b"]}
+    table = pa.table(column | {"list": [[{"a": 1}], None], "deep": [{"a": [None]}, None]})
+    table = table.set_column(3, "code", table["code"].dictionary_encode())
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    assert row_group(pq.ParquetFile(pa.BufferReader(out.getvalue())), 0).num_rows == 2
+    wider = with_bounds(encoded(), b"id3", b"iz3")
+    assert row_group(pq.ParquetFile(pa.BufferReader(wider)), 0).num_rows == 4
+
+
+@pytest.mark.skipif("bloom_filter_options" not in signature(pq.write_table).parameters, reason="pyarrow writes none")
+def test_a_bloom_filter_is_refused():
+    """By which other readers leave out row groups, and which pyarrow does not read."""
+    out = io.BytesIO()
+    pq.write_table(TABLE, out, bloom_filter_options={"id": True})
+    with pytest.raises(pa.ArrowInvalid, match="Bloom filter of id"):
+        row_group(pq.ParquetFile(pa.BufferReader(out.getvalue())), 0)

@@ -7,9 +7,7 @@ import pytest
 from scipy import stats
 
 from tests.evaluation.detectors.toy import toy_features
-from tests.sentences import stops
 from unknown_detection.evaluation.detectors import DETECTORS, EnsF
-from unknown_detection.evaluation.errors import EvaluationError
 
 pytest.importorskip("sklearn.mixture", reason="scikit-learn fits the mixture")
 
@@ -69,23 +67,3 @@ def test_the_fit_is_repeatable_and_follows_its_seed():
     first, repeated, other = (DETECTORS["ens_f"].clone(seed=seed).fit(FITTED).score(TESTED) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, repeated)
     assert not np.array_equal(first, other)
-
-
-def test_missing_scores_are_named():
-    with stops(EvaluationError):
-        DETECTORS["ens_r"].clone().fit(FITTED)
-    detector = DETECTORS["ens_f"].clone().fit(FITTED)
-    with stops(EvaluationError, "max_logit"):
-        detector.score(dataclasses.replace(TESTED, scores={}))
-
-
-def test_a_component_needs_more_rows_than_scores():
-    with stops(EvaluationError):
-        DETECTORS["ens_f"].clone().fit(FITTED.take(slice(50)))
-
-
-@pytest.mark.parametrize("value", [2.0, np.nan])
-def test_scores_that_tell_nothing_are_named(value):
-    constant = dataclasses.replace(FITTED, scores={**FITTED.scores, "energy": np.full(len(FITTED), value)})
-    with stops(EvaluationError, "ens_f"):
-        DETECTORS["ens_f"].clone().fit(constant)

@@ -1,24 +1,25 @@
-"""Mahalanobis distances against SciPy's, RMDS by explicit inverses, and the shrunk covariance by scikit-learn."""
+"""Mahalanobis distances against SciPy's, RMDS by explicit inverses, shrinking by scikit-learn, GMM by densities."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import mahalanobis as distance
+from scipy.stats import multivariate_normal
 
-from tests.evaluation.detectors.toy import CLASSES, toy_features
-from tests.sentences import stops
+from tests.evaluation.detectors.toy import CLASSES, FITTED, TESTED, WIDTH, assert_scores, toy_features, units
 from unknown_detection.evaluation.detectors import (
+    GMM,
     RMDS,
+    RMDSPP,
     Mahalanobis,
     MahalanobisAll,
     MahalanobisFirst,
     MahalanobisLogits,
+    MahalanobisPP,
+    MahalanobisRadial,
 )
-from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features
-
-FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
 
 
 def means_and_residuals(values, labels):
@@ -46,9 +47,7 @@ def expected_scores(fitted, tested, labels):
     ],
 )
 def test_score_is_the_squared_distance_to_the_nearest_class(make, layer):
-    detector = make().fit(FITTED)
-    expected = expected_scores(layer(FITTED), layer(TESTED), FITTED.labels)
-    np.testing.assert_allclose(detector.score(TESTED), expected, rtol=1e-8)
+    detector = assert_scores(make(), expected_scores(layer(FITTED), layer(TESTED), FITTED.labels), 1e-8)
     assert [fitted.shrinkage for fitted in detector.gaussians] == [0.0]
 
 
@@ -56,7 +55,7 @@ def test_all_is_the_mean_of_the_blocks_distances():
     expected = np.mean(
         [expected_scores(a, b, FITTED.labels) for a, b in zip(FITTED.blocks, TESTED.blocks, strict=True)], axis=0
     )
-    np.testing.assert_allclose(MahalanobisAll().fit(FITTED).score(TESTED), expected, rtol=1e-8)
+    assert_scores(MahalanobisAll(), expected, 1e-8)
 
 
 def features_of(values, labels):
@@ -141,31 +140,6 @@ def test_logits_that_always_have_one_sum_shrink_too(classes, width, offset):
         assert gaussians.shrinkage == 0
 
 
-def test_every_class_needs_two_rows():
-    with stops(EvaluationError):
-        Mahalanobis().fit(features_of(np.eye(4), np.array([0, 0, 9, 9])))
-    labels = FITTED.labels.copy()
-    few = FITTED.take((labels != 1) & (labels != 3) | (np.arange(len(labels)) == 5))
-    with stops(EvaluationError):
-        Mahalanobis().fit(few)
-
-
-def test_rows_that_do_not_differ_are_not_fitted():
-    labels = np.arange(8) % 2
-    with stops(EvaluationError):
-        Mahalanobis().fit(features_of(np.ones((8, 3)) * labels[:, None], labels))
-
-
-def test_blocks_must_have_been_extracted_and_be_as_many():
-    with stops(EvaluationError):
-        MahalanobisFirst().fit(dataclasses.replace(FITTED, blocks=()))
-    detector = MahalanobisAll().fit(FITTED)
-    with stops(EvaluationError):
-        detector.score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:2]))
-    with stops(EvaluationError):
-        detector.score(dataclasses.replace(TESTED, blocks=(TESTED.blocks[1], *TESTED.blocks[1:])))
-
-
 def test_rmds_is_the_distance_to_the_nearest_class_less_that_to_all_rows():
     z = FITTED.penultimate.astype(float)
     means = [z[FITTED.labels == c].mean(axis=0) for c in range(CLASSES)]
@@ -175,7 +149,7 @@ def test_rmds_is_the_distance_to_the_nearest_class_less_that_to_all_rows():
         min((x - m) @ np.linalg.inv(within) @ (x - m) for m in means) - (x - mean) @ np.linalg.inv(total) @ (x - mean)
         for x in TESTED.penultimate.astype(float)
     ]
-    np.testing.assert_allclose(RMDS().fit(FITTED).score(TESTED), expected, rtol=1e-9)
+    assert_scores(RMDS(), expected, 1e-9)
 
 
 def test_rmds_is_the_same_in_any_linear_map_of_the_features():
@@ -185,3 +159,32 @@ def test_rmds_is_the_same_in_any_linear_map_of_the_features():
     )
     expected = RMDS().fit(FITTED).score(TESTED)
     np.testing.assert_allclose(RMDS().fit(fitted).score(tested), expected, rtol=1e-6, atol=1e-6)
+
+
+def scaled(features, beta):
+    lengths = np.linalg.norm(features.penultimate.astype(float), axis=1, keepdims=True)
+    return dataclasses.replace(features, penultimate=units(features) * lengths ** (1 - beta))
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 2.0])
+def test_radial_distances_and_those_of_length_1_are_those_of_scaled_features(beta):
+    """That of the features as they are and RMDS are shown above."""
+    fitted, tested = scaled(FITTED, beta), scaled(TESTED, beta)
+    makes = [(MahalanobisRadial(beta=beta), Mahalanobis())]
+    makes += [(MahalanobisPP(), Mahalanobis()), (RMDSPP(), RMDS())] if beta == 1 else []
+    for detector, plain in makes:
+        assert_scores(detector, plain.fit(fitted).score(tested), 1e-8)
+    zeros = dataclasses.replace(TESTED.take([0]), penultimate=np.zeros((1, WIDTH)))
+    assert np.isfinite(makes[-1][0].score(zeros)).all()
+
+
+@pytest.mark.parametrize("regularization", [1e-6, 0.1])
+def test_gmm_is_the_log_density_of_a_mixture(regularization):
+    fitted = toy_features(rows=203, seed=1)
+    z, density = fitted.penultimate.astype(float), 0.0
+    for c in range(CLASSES):
+        own = z[fitted.labels == c]
+        covariance = np.cov(own.T, bias=True) + regularization * np.eye(WIDTH)
+        normal = multivariate_normal(own.mean(axis=0), covariance)
+        density = density + len(own) / len(z) * normal.pdf(TESTED.penultimate.astype(float))
+    assert_scores(GMM(regularization=regularization), -np.log(density), 1e-8, fitted=fitted)

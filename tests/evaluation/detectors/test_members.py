@@ -7,9 +7,7 @@ import pytest
 from scipy import stats
 
 from tests.evaluation.detectors.toy import toy_features
-from tests.sentences import stops
 from unknown_detection.evaluation.detectors import MSP, DeepEnsemble, MutualInformation, logits
-from unknown_detection.evaluation.errors import EvaluationError
 
 
 def softmax(row):
@@ -52,34 +50,3 @@ def test_averaged_models_score_as_one_model():
     msp = MSP().score(averaged)
     np.testing.assert_allclose(msp, DeepEnsemble().fit().score(averaged), rtol=1e-12)
     np.testing.assert_array_equal(averaged.members, features.members)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda f: dataclasses.replace(f, ids=f.ids[::-1]),
-        lambda f: dataclasses.replace(f, labels=f.labels[::-1]),
-        lambda f: dataclasses.replace(f, logits=f.logits[:, :-1]),
-        lambda f: f.take(slice(5)),
-    ],
-)
-def test_models_of_other_rows_or_classes_are_not_averaged(change):
-    first, second, _ = models(toy_features(rows=30))
-    with stops(EvaluationError):
-        logits.average([first, change(second)])
-
-
-def test_one_model_is_no_ensemble():
-    features = toy_features(rows=30, members=1)
-    with stops(EvaluationError):
-        logits.average(models(features))
-    for make in (MutualInformation, DeepEnsemble):
-        with stops(EvaluationError):
-            make().fit().score(features)
-
-
-def test_members_have_the_same_classes():
-    features = toy_features(rows=30)
-    uneven = dataclasses.replace(features, members=(features.logits, features.logits[:, :2]))
-    with stops(EvaluationError):
-        MutualInformation().fit().score(uneven)

@@ -7,19 +7,21 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, softmax
+from scipy.stats import yeojohnson
 from threadpoolctl import threadpool_limits
 
-from tests.evaluation.detectors.toy import toy_features
+from tests.evaluation.detectors.toy import TESTED, assert_scores, toy_features
+from tests.evaluation.detectors.toy import units as directions
 from tests.sentences import stops
-from unknown_detection.evaluation.detectors import KNN, NNGuide, Relation, nearest, neighbors
+from unknown_detection.evaluation.detectors import KNN, CombOOD, NNGuide, Relation, nearest, neighbors
 from unknown_detection.evaluation.errors import EvaluationError
 
-FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
+FITTED = toy_features(rows=120, seed=1)
 
 
-def directions(features):
-    values = features.penultimate.astype(np.float64)
-    return values / np.linalg.norm(values, axis=1, keepdims=True)
+def distances(fitted, tested):
+    """From each tested direction to all fitted ones, ascending."""
+    return np.sort(cdist(directions(tested), directions(fitted)), axis=1)
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -34,9 +36,7 @@ def library(request, monkeypatch):
 @pytest.mark.parametrize("bank_rows", [7, 100, 1024])
 def test_knn_is_the_kth_smallest_distance(k, bank_rows, library, monkeypatch):
     monkeypatch.setattr(nearest, "_BANK_ROWS", bank_rows)
-    expected = np.sort(cdist(directions(TESTED), directions(FITTED)), axis=1)[:, k - 1]
-    scores = KNN(k=k).fit(FITTED).score(TESTED)
-    np.testing.assert_allclose(scores, expected, rtol=1e-12)
+    assert_scores(KNN(k=k), distances(FITTED, TESTED)[:, k - 1], fitted=FITTED)
 
 
 @pytest.mark.parametrize("k", [1, 3, 40, 150])
@@ -47,9 +47,8 @@ def test_rows_that_float32_cannot_tell_apart_are_told_apart(k, library):
     values[::2] = values[0] + 1e-5 * random.normal(size=(150, 12))
     bank = dataclasses.replace(toy_features(rows=300), penultimate=values)
     tested = dataclasses.replace(TESTED, penultimate=np.concatenate([values[:20:2], values[1:41:2]]))
-    expected = np.sort(cdist(directions(tested), directions(bank)), axis=1)[:, k - 1]
     scores = KNN(k=k).fit(bank).score(tested)
-    np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(scores, distances(bank, tested)[:, k - 1], rtol=1e-9, atol=1e-15)
 
 
 def test_a_search_takes_the_device_that_it_is_given(monkeypatch):
@@ -77,10 +76,8 @@ def test_parts_of_the_rows_are_searched_in_threads(monkeypatch):
     monkeypatch.setattr(nearest, "_PRODUCTS", 100 * len(FITTED))
     monkeypatch.setattr(nearest, "_LEAST_ROWS", 1)
     with threadpool_limits(2):
-        scores = KNN(k=7).fit(FITTED).score(tested)
+        assert_scores(KNN(k=7), distances(FITTED, tested)[:, 6], fitted=FITTED, tested=tested)
     assert len(threads) == 2
-    expected = np.sort(cdist(directions(tested), directions(FITTED)), axis=1)[:, 6]
-    np.testing.assert_allclose(scores, expected, rtol=1e-12)
 
 
 def test_few_neighbours_of_many_rows_are_found_by_groups(library):
@@ -88,8 +85,7 @@ def test_few_neighbours_of_many_rows_are_found_by_groups(library):
     fitted = toy_features(rows=1003, seed=1)
     fitted = fitted.take(np.argsort(fitted.penultimate[:, 0]))
     for k in (1, 15):
-        expected = np.sort(cdist(directions(TESTED), directions(fitted)), axis=1)[:, k - 1]
-        np.testing.assert_allclose(KNN(k=k).fit(fitted).score(TESTED), expected, rtol=1e-12)
+        assert_scores(KNN(k=k), distances(fitted, TESTED)[:, k - 1], fitted=fitted)
 
 
 @pytest.mark.parametrize("scale", [1e-36, 1e37, 1e-100, 1e100])
@@ -133,14 +129,6 @@ def test_nearly_equal_rows_have_their_exact_distance(library):
     np.testing.assert_array_equal(KNN(k=1).fit(close).score(moved), expected)
 
 
-@pytest.mark.parametrize("k", [0, 121])
-@pytest.mark.parametrize("make", [KNN, NNGuide])
-def test_as_many_neighbours_as_rows_are_needed(make, k):
-    sentence = f"k of {make.name} must be a whole number from 1 to the 120 rows it is fitted on, found {k}[.] Give"
-    with pytest.raises(EvaluationError, match=sentence):
-        make(k=k).fit(FITTED)
-
-
 def guided(fitted, tested, *ks):
     """Scores for each k."""
     scores = {k: [] for k in ks}
@@ -158,13 +146,13 @@ def test_nnguide_is_the_energy_times_the_mean_similarity_to_the_nearest(library,
     for k, expected in guided(FITTED, TESTED, 1, 10, 119, 120).items():
         for bank_rows in (7, 1024):
             monkeypatch.setattr(nearest, "_BANK_ROWS", bank_rows)
-            np.testing.assert_allclose(NNGuide(k=k).fit(FITTED).score(TESTED), expected, rtol=1e-12)
+            assert_scores(NNGuide(k=k), expected, fitted=FITTED)
 
 
 def test_energies_below_zero_turn_the_order(library):
     """Then the vectors of the bank point away, and the least similar rows are the nearest."""
     fitted, tested = (dataclasses.replace(rows, logits=rows.logits - 30) for rows in (FITTED, TESTED))
-    np.testing.assert_allclose(NNGuide(k=5).fit(fitted).score(tested), guided(fitted, tested, 5)[5], rtol=1e-12)
+    assert_scores(NNGuide(k=5), guided(fitted, tested, 5)[5], fitted=fitted, tested=tested)
 
 
 @pytest.mark.parametrize("less", [1, 0])
@@ -182,8 +170,7 @@ def test_relation_is_the_negated_mean_over_the_bank(less, monkeypatch):
         expected = [-np.mean([relation**power * (relation > cutoff) for relation in of_row]) for of_row in relations]
         for bank_rows in (50, 1024):
             monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
-            detector = Relation(power=power, cutoff=cutoff).fit(bank)
-            np.testing.assert_allclose(detector.score(tested), expected, rtol=1e-11)
+            assert_scores(Relation(power=power, cutoff=cutoff), expected, 1e-11, bank, tested)
 
 
 @pytest.mark.parametrize(("power", "cutoff"), [(1.0, 0.0), (1.0, 0.03), (4.0, 0.0), (0.5, 0.1)])
@@ -198,3 +185,20 @@ def test_relations_in_float32_have_its_precision(power, cutoff, monkeypatch):
     scores = detector.score(tested)
     np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-7)
     assert not np.array_equal(scores, expected)
+
+
+@pytest.mark.parametrize("k", [1, 50])
+def test_combood_adds_a_parametric_and_a_nearest_distance(k):
+    pytest.importorskip("sklearn", reason="scikit-learn fits combood")
+    fitted, tested = (features.penultimate.astype(float) for features in (FITTED, TESTED))
+    normal = []
+    for column, other in zip(fitted.T, tested.T, strict=True):
+        mean, deviation = column.mean(), column.std()
+        made, power = yeojohnson((column - mean) / deviation)
+        of_tested = yeojohnson((other - mean) / deviation, power)
+        normal.append([(values - made.mean()) / made.std() for values in (made, of_tested)])
+    x, y = (np.stack([pair[side] for pair in normal], axis=1) for side in (0, 1))
+    inverse = np.linalg.inv(np.cov(x, rowvar=False) + np.eye(x.shape[1]))
+    squares = distances(FITTED, TESTED)[:, k - 1] ** 2
+    expected = np.einsum("nd,de,ne->n", y, inverse, y) + np.sqrt(x.shape[1]) * np.log(squares)
+    assert_scores(CombOOD(k=k), expected, 1e-5, FITTED)

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.detectors.toy import toy_features
-from tests.sentences import stops
 from unknown_detection.evaluation.detectors import OODL
-from unknown_detection.evaluation.errors import EvaluationError
 
 svm = pytest.importorskip("sklearn.svm", reason="scikit-learn fits the machine")
 preprocessing = pytest.importorskip("sklearn.preprocessing", reason="scikit-learn standardizes for comparison")
@@ -33,30 +31,8 @@ def test_score_is_the_machines_own_on_the_chosen_block(depth, block, nu):
     np.testing.assert_allclose(detector.score(TESTED), expected, rtol=1e-10)
 
 
-def test_rows_drawn_do_not_depend_on_the_order_of_rows():
-    order = np.random.default_rng(0).permutation(len(FITTED))
-    first = OODL(rows=40).fit(FITTED)
-    other = OODL(rows=40).fit(FITTED.take(order))
-    np.testing.assert_array_equal(first.score(TESTED), other.score(TESTED))
-    assert not np.array_equal(first.score(TESTED), OODL(rows=40, seed=1).fit(FITTED).score(TESTED))
-
-
 def test_a_feature_that_never_changes_is_left_at_zero():
     constant = dataclasses.replace(FITTED, blocks=(np.hstack([FITTED.blocks[0], np.full((len(FITTED), 1), 3.0)]),))
     tested = dataclasses.replace(TESTED, blocks=(np.hstack([TESTED.blocks[0], np.full((len(TESTED), 1), 3.0)]),))
     expected = by_scikit_learn(constant.blocks[0][np.argsort(FITTED.ids)], tested.blocks[0], 0.001)
     np.testing.assert_allclose(OODL().fit(constant).score(tested), expected, rtol=1e-10)
-
-
-def test_blocks_must_have_been_extracted():
-    with stops(EvaluationError):
-        OODL().fit(dataclasses.replace(FITTED, blocks=()))
-    with stops(EvaluationError):
-        OODL(depth=1.0).fit(FITTED).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:1]))
-    with stops(EvaluationError):
-        OODL().fit(FITTED).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[1:]))
-
-
-def test_equal_rows_are_not_fitted():
-    with stops(EvaluationError, "160"):
-        OODL().fit(dataclasses.replace(FITTED, blocks=(np.ones((160, 4)),)))

@@ -8,9 +8,7 @@ import pytest
 from scipy import optimize, stats
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
-from tests.sentences import stops
 from unknown_detection.evaluation.detectors import DETECTORS, OpenMax, openmax
-from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=400, seed=1), toy_features(rows=30, seed=2, unknown=20)
 TRANSLATIONS = (1.0, 10_000.0)  # of libmr 0.1.9, and of libMR before
@@ -183,22 +181,3 @@ def test_a_class_with_too_few_right_rows_is_fitted_on_all_of_its_rows():
     np.testing.assert_allclose(detector.means, means, rtol=1e-12)
     assert np.isfinite(detector.score(TESTED)).all()
     assert OpenMax().fit(FITTED).remark == ""
-
-
-def test_every_class_needs_three_rows():
-    keep = (FITTED.labels != 1) | (np.cumsum(FITTED.labels == 1) <= 2)
-    with stops(EvaluationError):
-        OpenMax().fit(FITTED.take(keep))
-
-
-def test_equal_distances_have_no_distribution():
-    labels = np.repeat([0, 1], 4)
-    logits = np.eye(2)[labels] * 5.0
-    features = dataclasses.replace(FITTED.take(slice(8)), labels=labels, logits=logits)
-    with stops(EvaluationError):
-        OpenMax().fit(features)
-
-
-def test_one_of_the_distances_counts():
-    with stops(EvaluationError):
-        OpenMax(euclidean_weight=0, cosine_weight=0).fit(FITTED)

@@ -1,4 +1,4 @@
-"""ReAct, DICE, ASH and SCALE against their definitions, row by row and weight by weight."""
+"""ReAct, DICE, ASH, SCALE, VRA and RAS against their definitions, row by row and weight by weight."""
 
 import dataclasses
 import tracemalloc
@@ -7,37 +7,30 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import array_shapes, arrays
-from scipy.special import logsumexp
+from hypothesis.extra import numpy as made
 
-from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
-from tests.sentences import stops
-from unknown_detection.evaluation.detectors import ASH, DICE, SCALE, ReAct, base, shaping
-from unknown_detection.evaluation.errors import EvaluationError
-
-HEAD = toy_head()
-FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
-
-
-def energies(rows, weight=HEAD.weight):
-    """The energy of each row, from its logits one at a time."""
-    scores = []
-    for row in rows:
-        logits = [sum(float(w) * float(x) for w, x in zip(weight[c], row, strict=True)) for c in range(CLASSES)]
-        scores.append(-logsumexp(np.array(logits) + HEAD.bias.astype(float)))
-    return np.array(scores)
+from tests.evaluation.detectors.toy import (
+    CLASSES,
+    FITTED,
+    HEAD,
+    TESTED,
+    WIDTH,
+    assert_scores,
+    energies,
+    toy_features,
+)
+from unknown_detection.evaluation.detectors import ASH, DICE, RAS, SCALE, VRA, ReAct, arrays, shaping
 
 
 @pytest.mark.parametrize("quantile", [0.0, 0.3, 0.85, 0.9, 0.99])
 def test_react_clips_at_the_quantile_of_all_fitted_activations(quantile):
     threshold = np.quantile(FITTED.penultimate.astype(np.float64).ravel(), quantile)
     clipped = [[min(float(x), threshold) for x in row] for row in TESTED.penultimate]
-    scores = ReAct(quantile=quantile).fit(FITTED, HEAD).score(TESTED)
-    np.testing.assert_allclose(scores, energies(clipped), rtol=1e-12)
+    assert_scores(ReAct(quantile=quantile), energies(clipped))
 
 
 matrices = st.sampled_from(["f2", "f4", "f8"]).flatmap(
-    lambda kind: arrays(kind, array_shapes(min_dims=2, max_dims=2), elements=st.floats(-1e3, 1e3, width=16))
+    lambda kind: made.arrays(kind, made.array_shapes(min_dims=2, max_dims=2), elements=st.floats(-1e3, 1e3, width=16))
 )
 
 
@@ -49,7 +42,7 @@ def test_quantiles_are_numpys(values, quantile):
 
 
 def test_react_s_threshold_takes_no_copy_of_the_fitted_features(monkeypatch):
-    monkeypatch.setattr(base, "_CHUNK", 1 << 16)
+    monkeypatch.setattr(arrays, "_CHUNK", 1 << 16)
     fitted = toy_features(rows=200_000)
     tracemalloc.start()
     try:
@@ -68,8 +61,7 @@ def test_dice_drops_the_weights_that_contribute_least(sparsity):
     weight = np.array(
         [[HEAD.weight[c, d] if contributions[c, d] > threshold else 0.0 for d in range(WIDTH)] for c in range(CLASSES)]
     )
-    scores = DICE(sparsity=sparsity).fit(FITTED, HEAD).score(TESTED)
-    np.testing.assert_allclose(scores, energies(TESTED.penultimate, weight), rtol=1e-12)
+    assert_scores(DICE(sparsity=sparsity), energies(TESTED.penultimate, weight))
 
 
 def shaped_one_row(row, pruned, variant):
@@ -103,24 +95,41 @@ def test_scale_multiplies_each_row_by_the_share_of_its_greatest(pruned):
         expected.append([x * np.exp(sum(row) / sum(greatest)) if sum(greatest) else 0.0 for x in row])
     np.testing.assert_allclose(shaping.scale(rows, pruned), expected, rtol=1e-12)
     tested = dataclasses.replace(TESTED, penultimate=rows)
-    np.testing.assert_allclose(SCALE(pruned=pruned).fit(None, HEAD).score(tested), energies(expected))
+    assert_scores(SCALE(pruned=pruned), energies(expected), 1e-7, tested=tested)
 
 
 def test_ash_scores_are_energies_of_the_shaped_features():
-    shaped = shaping.ash(TESTED.penultimate.astype(np.float64), 0.75)
-    scores = ASH(pruned=0.75).fit(None, HEAD).score(TESTED)
-    np.testing.assert_allclose(scores, energies(shaped), rtol=1e-12)
+    assert_scores(ASH(pruned=0.75), energies(shaping.ash(TESTED.penultimate.astype(np.float64), 0.75)))
 
 
-def test_ash_of_features_that_are_no_activations_says_which_row_it_fails_on():
-    features = toy_features(rows=20, seed=2)
-    # The six kept add up to -0.01, all twelve to -12.01: exp(1201) is infinite.
-    features.penultimate[3] = [1, 1, 1, -1, -1, -1.01, *[-2] * 6]
-    with stops(EvaluationError, features.ids[3]):
-        ASH(pruned=0.5).fit(None, HEAD).score(features)
+@pytest.mark.parametrize(("lower", "upper"), [(0.6, 0.9), (0.0, 0.5), (0.25, 0.25), (0.0, 1.0)])
+def test_low_activations_become_zero_and_high_ones_the_threshold(lower, upper, monkeypatch):
+    monkeypatch.setattr(arrays, "_CHUNK", 1000)  # five features at a time
+    least, most = np.quantile(FITTED.penultimate.astype(float), (lower, upper), axis=0)
+    shaped = [
+        [0.0 if x < low else high if x > high else x for x, low, high in zip(z, least, most, strict=True)]
+        for z in TESTED.penultimate.astype(float)
+    ]
+    detector = assert_scores(VRA(lower=lower, upper=upper), energies(shaped), 1e-6)
+    logits = np.array(shaped) @ HEAD.weight.T + HEAD.bias
+    assert detector.predict(TESTED).tolist() == logits.argmax(axis=1).tolist()
 
 
-@pytest.mark.parametrize("make", [ASH, SCALE])
-def test_some_features_are_kept(make):
-    with stops(EvaluationError, make.name):
-        make(pruned=0.99).fit(FITTED, HEAD)
+@pytest.mark.parametrize("upper", [0.85, 0.95])
+def test_vra_is_pytorch_oods_where_no_activation_is_below_the_lower_threshold(upper):
+    """Theirs keeps thresholds in float32, and raises what is below the lower one; of fitted rows nothing is."""
+    torch = pytest.importorskip("torch", reason="pytorch-ood compares; it needs torch")
+    theirs = pytest.importorskip("pytorch_ood.detector", reason="pytorch-ood compares")
+    maps = torch.from_numpy(FITTED.penultimate)[:, :, None, None]
+    weight, bias = torch.from_numpy(HEAD.weight), torch.from_numpy(HEAD.bias)
+    rival = theirs.VRA(None, lambda z: z.flatten(1) @ weight.T + bias, lower_percentile=0.0, upper_percentile=upper)
+    expected = rival.fit_feature_maps(maps, torch.from_numpy(FITTED.labels)).predict_feature_maps(maps)
+    assert_scores(VRA(lower=0.0, upper=upper), expected.numpy(), 1e-5, tested=FITTED)
+
+
+def test_ras_puts_the_mean_of_its_rank_for_each_value():
+    profile = [np.mean([sorted(map(float, z))[rank] for z in FITTED.penultimate]) for rank in range(WIDTH)]
+    shaped = [[profile[sum(other < x for other in z)] for x in z] for z in TESTED.penultimate]
+    detector = assert_scores(RAS(), energies(shaped), 1e-6)
+    detector.profile = np.arange(4.0)
+    assert detector._shape(np.array([[0.0, 5.0, 0.0, -1.0]])).tolist() == [[1.0, 3.0, 2.0, 0.0]], "the first is less"

@@ -93,14 +93,6 @@ def test_gl_mcm_is_mcm_less_the_patches():
     assert np.allclose(scores, MCM().fit(head=HEAD).score(features) - 0.5 * local, atol=1e-15)
 
 
-def test_a_model_without_texts_or_negatives_is_refused():
-    for detector in (MCM(), GLMCM(), NegLabel()):
-        with stops(EvaluationError, detector.name, "model"):
-            detector.fit(head=Head(TEXTS, np.zeros(6)))
-    with stops(EvaluationError, "neglabel", "negatives=True"):
-        NegLabel().fit(head=Head(TEXTS, np.zeros(6), NEGATIVES[:0]))
-
-
 @pytest.mark.parametrize("name", ["adaneg", "ANTS", "tanl"])
 def test_detectors_that_adapt_to_the_rows_are_refused_by_name(name):
     with stops(EvaluationError, name, "depends on others"):

@@ -1,6 +1,7 @@
 """Small splits as a trained model would leave them: a last layer, classes with features of their own, float32."""
 
 import numpy as np
+from scipy.special import logsumexp
 
 from unknown_detection.evaluation.models.features import Features, Head
 
@@ -40,3 +41,29 @@ def toy_features(rows=160, seed=0, members=3, unknown=0, name="row"):
         members=tuple((logits + random.normal(size=logits.shape)).astype(np.float32) for _ in range(members)),
         scores={part: random.normal(size=total) + is_unknown[:, 0] for part in ("odin", "cadet")},
     )
+
+
+HEAD = toy_head()
+FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
+
+
+def assert_scores(detector, expected, rtol=1e-12, fitted=FITTED, tested=TESTED):
+    """Scores of a detector once it is fitted; returned is the detector."""
+    detector.fit(fitted, HEAD)
+    np.testing.assert_allclose(detector.score(tested), expected, rtol=rtol)
+    return detector
+
+
+def energies(rows, weight=HEAD.weight):
+    """The energy of each row, from its logits one at a time."""
+    scores = []
+    for row in rows:
+        logits = [sum(float(w) * float(x) for w, x in zip(weight[c], row, strict=True)) for c in range(CLASSES)]
+        scores.append(-logsumexp(np.array(logits) + HEAD.bias.astype(float)))
+    return np.array(scores)
+
+
+def units(features):
+    """The features divided by their lengths."""
+    values = features.penultimate.astype(np.float64)
+    return values / np.linalg.norm(values, axis=1, keepdims=True)

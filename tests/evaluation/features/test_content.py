@@ -16,20 +16,16 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import ExifTags, Image
 
-torch = pytest.importorskip("torch", reason="runs torch models")
-pytest.importorskip("timm", reason="opens a model")
-pytest.importorskip("torchvision", reason="preprocesses images")
-
-import unknown_detection as ud  # noqa: E402
-from tests.builders.conftest import files_of  # noqa: E402
-from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.refusals import refusal, refused  # noqa: E402
-from tests.evaluation.samples import CONFIG, fitted, picture  # noqa: E402
-from tests.evaluation.written_release import made_row, write_release  # noqa: E402
-from tests.sentences import assert_sentence  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.images import SplitImages  # noqa: E402
-from unknown_detection.evaluation.releases import load  # noqa: E402
+import unknown_detection as ud
+from tests.builders.conftest import files_of
+from tests.evaluation import small_models
+from tests.evaluation.extra import torch
+from tests.evaluation.refusals import refusal, refused
+from tests.evaluation.samples import CONFIG, fitted, picture
+from tests.evaluation.written_release import made_row, write_release
+from tests.sentences import assert_sentence
+from unknown_detection.evaluation.images import SplitImages
+from unknown_detection.evaluation.releases import load
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -37,32 +33,17 @@ ROW = "source/test/3.png"
 SHARD = f"data/{CONFIG}/test-00000-of-00001.parquet"
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    path = tmp_path_factory.mktemp("weights") / "cnn.pt"
-    torch.save(fitted(small_models.with_dropout).state_dict(), path)
-    return path
-
-
 @pytest.fixture
-def run(weights, tmp_path, capsys):
-    """Run a command on a release; the exit code, and what it said on stdout and stderr."""
-
-    def run(command, folder, out, *flags):
-        arguments = [command, "--release", str(folder), "--model", f"{small_models.__file__}:with_dropout"]
-        arguments += ["--weights", str(weights), "--device", "cpu", "--out", str(tmp_path / out)]
-        code = main([*arguments, *map(str, flags)])
-        return code, *capsys.readouterr()
-
-    return run
+def run(command, weights, tmp_path):
+    """Run a command on a release."""
+    given = {"model": f"{small_models.__file__}:with_dropout", "weights": weights, "device": "cpu"}
+    return lambda name, folder, out, *flags: command(name, *flags, release=folder, out=tmp_path / out, **given)
 
 
 @pytest.fixture
 def extract(run):
     """Extract the features of a split."""
-    return lambda folder, out, *flags, split="test": run(
-        "extract", folder, out, "--splits", f"{CONFIG}/{split}", *flags
-    )
+    return lambda folder, out, *flags: run("extract", folder, out, "--splits", f"{CONFIG}/test", *flags)
 
 
 def copy_of(release, folder):

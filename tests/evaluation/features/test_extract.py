@@ -11,24 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="runs torch models")
-timm = pytest.importorskip("timm", reason="runs one of timm's models")
-pytest.importorskip("torchvision", reason="preprocesses images")
-
-from tests.builders.conftest import files_of  # noqa: E402
-from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.refusals import refused  # noqa: E402
-from tests.evaluation.report.as_text import page_of  # noqa: E402
-from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
-from tests.evaluation.small_models import of_seed  # noqa: E402
-from tests.sentences import assert_sentence  # noqa: E402
-from tests.unknown_detection.terminal.running import interrupted  # noqa: E402
-from tests.unknown_detection.terminal.test_progress import Screen  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.features.runner import default_workers  # noqa: E402
-from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
-from unknown_detection.evaluation.releases import load  # noqa: E402
-from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
+from tests.builders.conftest import files_of
+from tests.evaluation import small_models
+from tests.evaluation.extra import timm, torch
+from tests.evaluation.refusals import refused
+from tests.evaluation.report.as_text import page_of
+from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release
+from tests.evaluation.small_models import of_seed
+from tests.sentences import assert_sentence
+from tests.unknown_detection.terminal.running import interrupted
+from tests.unknown_detection.terminal.test_progress import Screen
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.features.runner import default_workers
+from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.releases import load
+from unknown_detection.evaluation.scoring.scores import read_scores
 
 FILE = Path(small_models.__file__)
 ROOT = FILE.parents[2]
@@ -37,26 +34,14 @@ ROOT = FILE.parents[2]
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    path = tmp_path_factory.mktemp("weights") / "cnn.pt"
-    torch.save(fitted(small_models.cnn).state_dict(), path)
-    return path
-
-
 @pytest.fixture
-def extract(release, weights, tmp_path, capsys):
+def extract(command, release, weights, tmp_path):
     """Run the command; the exit code, and what it said on stdout and stderr."""
 
     def run(*flags, out="out", where=release, config=CONFIG, model=f"{FILE}:cnn", path=weights):
-        capsys.readouterr()
-        options = {"--release": where, "--model": model, "--weights": path, "--device": "cpu"}
-        if "--splits" not in flags:
-            options["--splits"] = config
-        arguments = [str(text) for pair in options.items() for text in pair]
-        code = main(["extract", *arguments, "--out", str(tmp_path / out), *flags])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        splits = {} if "--splits" in flags or config is None else {"splits": config}
+        given = {"release": where, "model": model, "weights": path, "device": "cpu", "out": tmp_path / out}
+        return command("extract", *flags, **given, **splits)
 
     return run
 
@@ -149,16 +134,16 @@ def test_a_row_has_its_numbers_wherever_it_stands(extract, release, tmp_path):
     require_equal(shuffled, features_of(tmp_path).take(np.array(order)))
 
 
-@pytest.mark.parametrize("model", [f"{FILE}:cnn", "timm:vit_tiny_r_s16_p8_224"], ids=["cnn", "vit"])
-def test_another_batch_size_changes_the_last_digits_only(extract, weights, release, tmp_path, model):
+@pytest.mark.parametrize("spec", [f"{FILE}:cnn", "timm:vit_tiny_r_s16_p8_224"], ids=["cnn", "vit"])
+def test_another_batch_size_changes_the_last_digits_only(extract, weights, release, tmp_path, spec):
     """By less than 1e-5 of a column's largest number, as the docstring of `extract` says."""
-    path = weights
-    if model.startswith("timm"):
-        path = tmp_path / "timm.pt"
-        torch.save(of_seed(timm.create_model, model_name=model[5:], num_classes=4).state_dict(), path)
-        release = small_release(tmp_path / "few", {f"{CONFIG}/test": range(5)})
+    how = {"model": spec, "path": weights, "where": release}
+    if spec.startswith("timm"):
+        how["path"] = tmp_path / "timm.pt"
+        torch.save(of_seed(timm.create_model, model_name=spec[5:], num_classes=4).state_dict(), how["path"])
+        how["where"] = small_release(tmp_path / "few", {f"{CONFIG}/test": range(5)})
     for size in ("1", "4"):
-        assert extract(*only("test"), "--batch-size", size, out=size, model=model, path=path, where=release)[0] == 0
+        assert extract(*only("test"), "--batch-size", size, out=size, **how)[0] == 0
     single, other = (
         (of.logits, of.penultimate, *of.blocks) for of in (features_of(tmp_path, out=name) for name in "14")
     )
@@ -166,32 +151,10 @@ def test_another_batch_size_changes_the_last_digits_only(extract, weights, relea
         assert np.abs(one - four).max() < 1e-5 * np.abs(one).max()
 
 
-def test_later_runs_add_splits_and_leave_the_others(extract, tmp_path):
-    assert extract(*only("test"))[0] == 0
-    before = files_of(tmp_path / "out")
-    code, out, _ = extract(*only("test,validation"))
-    assert code == 0
-    assert f"{CONFIG}/test: there already, 40 images" in out.splitlines()
-    assert f"{CONFIG}/validation: 60 of 60 images" in out.splitlines()
-    after = files_of(tmp_path / "out")
-    assert {name: after[name] for name in before} == before
-    # Also when it would be computed otherwise today.
-    assert extract(*only("test"), "--batch-size", "3")[1].count("there already") == 1
-    assert files_of(tmp_path / "out") == after
-
-
-def test_without_splits_all_are_extracted_in_as_many_shares_as_one_likes(release, weights, tmp_path, capsys):
-    out, given = tmp_path / "out", ["--release", str(release), "--weights", str(weights), "--device", "cpu"]
-    command = ["extract", *given, "--model", f"{FILE}:cnn", "--out", str(out)]
-    for share in ("2/2", "1/2"):
-        assert main([*command, "--share", share]) == 0
-    capsys.readouterr()
-    assert main(command) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if "there already" in line]
-    assert sorted(line.partition(":")[0] for line in lines) == sorted(FeatureStore.open(out).splits) == sorted(SPLITS)
-
-
 def test_a_dry_run_writes_nothing(extract, tmp_path):
+    """Without --splits it is of all."""
+    lines = extract("--dry-run", config=None)[1].splitlines()
+    assert sorted(line.partition(":")[0] for line in lines if line.endswith(" bytes")) == sorted(SPLITS)
     code, out, _ = extract(*only("test"), "--dry-run")
     assert code == 0
     # Logits, penultimate and two blocks of 4, 10, 6 and 10 float32, and the label.
@@ -301,20 +264,6 @@ def test_logits_that_are_no_numbers(extract, tmp_path):
     state["fc.bias"][1] = float("nan")
     torch.save(state, tmp_path / "nan.pt")
     assert "The logits of small_models.py:cnn differ by nan" in refused(extract(path=tmp_path / "nan.pt"))
-
-
-def test_a_release_on_the_hub(release, extract, hub, api, only_loopback, tmp_path):
-    """At a tag, to the same bytes as from the folder."""
-    hub.create("org/small")
-    hub.commit("org/small", files_of(release))
-    hub.tag("org/small", "v1.0.0")
-    hub.commit("org/small", {"manifest.json": b"{}"})
-    code, out, _ = extract(*only("test"), "--revision", "v1.0.0", where="org/small", out="hub")
-    assert code == 0
-    assert out.startswith(f"release  org/small at commit {hub.tags('org/small')['v1.0.0'][:12]}, digest")
-    assert extract(*only("test"))[0] == 0
-    assert files_of(tmp_path / "hub") == files_of(tmp_path / "out")
-    assert "Cannot read the manifest.json of org/small at commit" in refused(extract(where="org/small"))
 
 
 @pytest.mark.parametrize("flags", [(), ("--quiet",)], ids=["bars", "quiet"])

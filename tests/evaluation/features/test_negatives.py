@@ -11,20 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-torch = pytest.importorskip("torch", reason="runs torch models")
-pytest.importorskip("torchvision", reason="preprocesses images")
-
-import unknown_detection as ud  # noqa: E402
-from taxonomy.rules.negatives import negative_words  # noqa: E402
-from tests.evaluation import small_clips  # noqa: E402
-from tests.evaluation.samples import CONFIG, LABELS  # noqa: E402
-from tests.evaluation.small_clips import Tiny, of_open_clip, of_transformers, seeded, text_model  # noqa: E402
-from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
-from tests.sentences import stops  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.features.extract import class_texts  # noqa: E402
-from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
+import unknown_detection as ud
+from taxonomy.rules.negatives import negative_words
+from tests.evaluation import small_clips
+from tests.evaluation.extra import torch
+from tests.evaluation.samples import CONFIG, LABELS
+from tests.evaluation.small_clips import Tiny, of_open_clip, of_transformers, seeded, text_model
+from tests.evaluation.small_models import cnn, of_seed
+from tests.sentences import stops
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.extract import class_texts
+from unknown_detection.evaluation.scoring.scores import read_scores
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -179,7 +177,9 @@ def test_ids_are_not_what_prompts_say(tmp_path):
     named = ["class_id", "class_name"]
     rows = pa.table([ids, ["crane", "dial_phone", "crane", "wig"]], named)
     other = pa.table([["n02", "n9"], ["crane", "grille"]], named)
-    release = SimpleNamespace(splits=lambda config: ["test", "near_ood"], rows=lambda _, split: of[split])
+    release = SimpleNamespace(
+        pairs=lambda configs: [("c", "test"), ("c", "near_ood")], rows=lambda _, split: of[split]
+    )
     of = {"test": rows, "near_ood": other}
     assert class_texts(release, ["c"], ids) == ("crane", "dial phone", "crane", "wig")
 

@@ -4,25 +4,21 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
-torch = pytest.importorskip("torch", reason="runs a torch model")
-timm = pytest.importorskip("timm", reason="runs one of timm's models")
-pytest.importorskip("torchvision", reason="preprocesses images")
-
-from PIL import Image  # noqa: E402
-
-from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broad  # noqa: E402
-from tests.evaluation.report.as_text import figures_of, page_of  # noqa: E402
-from tests.evaluation.small_models import of_seed  # noqa: E402
-from tests.sentences import assert_sentence  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.features.runner import Runner, fill  # noqa: E402
-from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
-from unknown_detection.evaluation.features.table import RowTable  # noqa: E402
-from unknown_detection.evaluation.models.models import open_model  # noqa: E402
-from unknown_detection.evaluation.releases import load  # noqa: E402
-from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
+from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broad
+from tests.evaluation.extra import timm, torch
+from tests.evaluation.report.as_text import figures_of, page_of
+from tests.evaluation.small_models import of_seed
+from tests.sentences import assert_sentence
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.runner import Runner, fill
+from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.features.table import RowTable
+from unknown_detection.evaluation.models.models import open_model
+from unknown_detection.evaluation.releases import load
+from unknown_detection.evaluation.scoring.scores import read_scores
 
 MODEL = "test_resnet"  # of timm's models for tests: 160 x 160 pixels, of which the usual geometry crops 95 %
 CONFIGS = tuple(dict.fromkeys(key.partition("/")[0] for key in SPLITS))
@@ -51,17 +47,12 @@ def weights(tmp_path_factory, model):
 
 
 @pytest.fixture
-def extract(weights, tmp_path, capsys):
+def extract(command, weights, tmp_path):
     """Run the command on a release; the exit code, and what it said on stdout and stderr."""
+    given = {"model": f"timm:{MODEL}", "weights": weights, "device": "cpu", "out": tmp_path / "features"}
 
-    def run(release, *flags, configs=CONFIGS, out="features"):
-        capsys.readouterr()
-        named = ["--splits", ",".join(configs)]
-        model = ["--model", f"timm:{MODEL}", "--weights", str(weights), "--device", "cpu"]
-        where = ["--release", str(release), "--out", str(tmp_path / out)]
-        code = main(["extract", *where, *named, *model, *flags])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+    def run(release, *flags, configs=CONFIGS):
+        return command("extract", *flags, release=release, splits=",".join(configs), **given)
 
     return run
 

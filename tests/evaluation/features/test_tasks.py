@@ -8,24 +8,22 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="runs torch models")
-pytest.importorskip("torchvision", reason="preprocesses images")
-
-from builders.errors import BuildError  # noqa: E402
-from builders.executors.local import LocalExecutor  # noqa: E402
-from builders.executors.ray import RayExecutor  # noqa: E402
-from tests.builders.conftest import files_of  # noqa: E402
-from tests.builders.executors.ray_cluster import needs_ray, start_cluster  # noqa: E402
-from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.refusals import refusal  # noqa: E402
-from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
-from tests.sentences import assert_sentence, stops  # noqa: E402
-from unknown_detection.evaluation.__main__ import main  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.features import runner  # noqa: E402
-from unknown_detection.evaluation.features.extract import extract  # noqa: E402
-from unknown_detection.evaluation.features.runner import Opening, on_a_cluster  # noqa: E402
-from unknown_detection.evaluation.models.models import open_model  # noqa: E402
+from builders.errors import BuildError
+from builders.executors.local import LocalExecutor
+from builders.executors.ray import RayExecutor
+from tests.builders.conftest import files_of
+from tests.builders.executors.ray_cluster import needs_ray, start_cluster
+from tests.evaluation import small_models
+from tests.evaluation.extra import torch
+from tests.evaluation.refusals import refusal
+from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release
+from tests.sentences import assert_sentence, stops
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features import runner
+from unknown_detection.evaluation.features.extract import extract
+from unknown_detection.evaluation.features.runner import Opening, on_a_cluster
+from unknown_detection.evaluation.models.models import open_model
 
 ROOT = Path(__file__).parents[3]
 

@@ -7,20 +7,19 @@ import pickle
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="opens torch models")
 transformers = pytest.importorskip("transformers", reason="opens models of transformers, which no extra of ours has")
-safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as safetensors")
 
 from PIL import Image  # noqa: E402
 
 import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_clips  # noqa: E402
+from tests.evaluation.extra import safetensors, torch  # noqa: E402
 from tests.evaluation.models.test_weights import Executes  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models import hub as hub_module  # noqa: E402
+from unknown_detection.evaluation.models import libraries  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.models.text import PROMPTS, Texts  # noqa: E402
 
@@ -103,6 +102,14 @@ def test_logits_features_and_source(hub, publish, make, blocks):
     assert found.preprocessing.describe_prepared(16) == "16 x 16 pixels resized to 8 x 8 (bilinear)"
 
 
+def test_a_label_of_two_logits_names_no_class(publish):
+    """As in classifiers of ImageNet whose labels are names: its first crane is a bird."""
+    config = transformers.ViTConfig(hidden_size=16, **SMALL, num_labels=5, id2label={**NAMES, 2: "red"})
+    publish(of_seed(lambda: transformers.ViTForImageClassification(config)))
+    with stops(EvaluationError):
+        opened()
+
+
 def test_a_revision_pins_the_weights(publish):
     """An earlier commit has the weights of before, and both are models of one name."""
     first, second = publish(vit()), publish(vit(seed=1))
@@ -140,7 +147,7 @@ def test_what_is_refused(publish, monkeypatch):
     for path in (None, "weights.pt"):
         with stops(EvaluationError, "pretrained="):
             open_model(f"transformers:{REPOSITORY}", path, LABELS, device="cpu")
-    monkeypatch.setattr(hub_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(libraries.importlib.util, "find_spec", lambda name: None)
     with stops(EvaluationError, "pip install transformers"):
         opened()
 

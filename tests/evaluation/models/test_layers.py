@@ -2,15 +2,11 @@
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="reads layers of torch models")
-timm = pytest.importorskip("timm", reason="its models are read")
-torchvision = pytest.importorskip("torchvision", reason="its models are read")
-
-from torch import nn  # noqa: E402
-
-from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models.layers import capture_outputs, check_head, find_layers  # noqa: E402
+from tests.evaluation.extra import nn, timm, torch, torchvision
+from tests.evaluation.small_models import cnn, of_seed
+from tests.sentences import stops
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.layers import capture_outputs, check_head, find_layers
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -237,16 +233,17 @@ def test_a_model_of_one_layer_has_no_blocks(last):
 
 
 @pytest.mark.parametrize(
-    ("model", "declared", "sentence"),
+    ("model", "declared"),
     [
-        (nn.Flatten(), None, "it has no layer with weights that gives features per image"),
-        (nn.Conv2d(3, 3, 1), None, r"shape \(images, classes\), but returns a tensor of shape \(3, 3, 2, 2\)"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"], "has no submodules 5, .*; `named_modules`"),
-        (Listed(), ["stem", "unused"], "Only 1 of the blocks stem, unused of it run and .* Name suitable"),
+        (nn.Flatten(), None),
+        (nn.Conv2d(3, 3, 1), None),
+        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"]),
+        (Listed(), ["stem", "unused"]),
     ],
+    ids=["no weights", "no logits", "no such block", "no block"],
 )
-def test_models_that_detectors_cannot_read(model, declared, sentence):
-    with pytest.raises(EvaluationError, match=sentence):
+def test_models_that_detectors_cannot_read(model, declared):
+    with stops(EvaluationError, *(declared or [])):
         capture(model.eval(), images_of(12 if declared and len(declared) > 1 else 2), declared)
 
 

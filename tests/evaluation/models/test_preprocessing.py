@@ -3,28 +3,23 @@
 import hashlib
 import io
 import pickle
-import struct
+import random
 import warnings
-import zlib
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from torch.utils.data import DataLoader
 
-torch = pytest.importorskip("torch", reason="makes tensors of images")
-timm = pytest.importorskip("timm", reason="preprocesses images for its models")
-torchvision = pytest.importorskip("torchvision", reason="preprocesses images for its models")
-
-from torch.utils.data import DataLoader  # noqa: E402
-
-from tests.evaluation.refusals import refusal  # noqa: E402
-from tests.evaluation.small_models import MEAN, PREPROCESSING, STD, of_three  # noqa: E402
-from tests.sentences import stops  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.images import SplitImages  # noqa: E402
-from unknown_detection.evaluation.models.preprocessing import (  # noqa: E402
+from tests.evaluation.extra import timm, torch, torchvision
+from tests.evaluation.refusals import refusal
+from tests.evaluation.small_models import MEAN, PREPROCESSING, STD, of_three
+from tests.sentences import stops
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.images import SplitImages
+from unknown_detection.evaluation.models.preprocessing import (
     Preprocessing,
     _collate,
     load_batches,
@@ -34,6 +29,7 @@ from unknown_detection.evaluation.models.preprocessing import (  # noqa: E402
 
 transforms = torchvision.transforms
 RESIZE, TENSOR = transforms.Resize((8, 8)), transforms.ToTensor()
+RESIZED = transforms.Compose([RESIZE, TENSOR])
 RESNET = torchvision.models.ResNet50_Weights.IMAGENET1K_V1
 VIT = torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1
 
@@ -112,29 +108,42 @@ def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture(ord
     assert described(0) == described(0) != described(2) != described(of=order)
 
 
-SHAPE = "must turn every RGB image into a float32 tensor of one shape (3, height, width), but makes "
+def test_functions_of_one_name_are_told_apart_by_how_they_shrink_images():
+    """By hand with Pillow: enlarged, the nearest pixel and a box are equal, and a gap reduces only what is larger."""
+
+    def described(by, gap=None):
+        return of_declaration(lambda image: TENSOR(image.resize((64, 64), by, reducing_gap=gap)), "it").description
+
+    box, nearest, bilinear = Image.Resampling.BOX, Image.Resampling.NEAREST, Image.Resampling.BILINEAR
+    assert described(box) == described(box) != described(nearest)
+    assert described(bilinear) != described(bilinear, gap=1.0)
+
+
+def drawn(library, share):
+    """A preprocessing that paints some share of all images black, drawn from one library's numbers."""
+    draw = {"random": random.random, "numpy": np.random.random, "torch": lambda: torch.rand(1).item()}[library]
+    return lambda image: RESIZED(image) * float(draw() >= share)
+
+
+@pytest.mark.parametrize("library", ["random", "numpy", "torch"])
+def test_what_happens_to_few_images_at_random_is_refused(library):
+    """One image in 25: among 264 it is missed twice in 100,000 times; among 8, three times in four."""
+    for seed in range(4):
+        random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)
+        assert "makes another tensor of an image at every call" in refusal(of_declaration, drawn(library, 0.04), "it")
+    assert of_declaration(drawn(library, 0.0), "it").size == (8, 8)
 
 
 @pytest.mark.parametrize(
-    ("declared", "sentence"),
-    [
-        ([TENSOR], f"{SHAPE}a torch.float32 tensor of shape (3, 30, 40) and a torch.float32 tensor of shape"),
-        ([RESIZE, transforms.Grayscale(), TENSOR], f"{SHAPE}a torch.float32 tensor of shape (1, 8, 8)."),
-        ([RESIZE, transforms.PILToTensor()], f"{SHAPE}a torch.uint8 tensor of shape (3, 8, 8)."),
-        ([RESIZE], f"{SHAPE}an Image."),
-        (
-            [RESIZE, transforms.RandomHorizontalFlip(0.7), TENSOR],
-            "makes another tensor of an image at every call. Give",
-        ),
-        (None, "it does not say how images become its input. Give preprocessing=, a function from a PIL image to a t"),
-        ({"size": 8}, "Give preprocessing=, a function from a PIL image to a tensor (a dict is none), or set"),
-    ],
+    "declared",
+    [[TENSOR], [RESIZE, transforms.Grayscale(), TENSOR], [RESIZE, transforms.PILToTensor()], [RESIZE],
+     [RESIZE, transforms.RandomHorizontalFlip(0.7), TENSOR], None, {"size": 8}],
     ids=["of two sizes", "grey", "of bytes", "images", "of training", "none", "a mapping"],
-)
-def test_what_is_no_preprocessing(declared, sentence):
+)  # fmt: skip
+def test_what_is_no_preprocessing(declared):
     torch.manual_seed(0)  # without, one run in 17 would draw eight equal flips
-    steps = transforms.Compose(declared) if isinstance(declared, list) else declared
-    assert sentence in refusal(of_declaration, steps, "it")
+    with stops(EvaluationError, "preprocessing"):
+        of_declaration(transforms.Compose(declared) if isinstance(declared, list) else declared, "it")
 
 
 def ways():
@@ -168,21 +177,6 @@ def test_prepared_images_are_what_is_stored_or_resized_whole(side):
         prepared(picture(9, 8))
 
 
-def chunk(name, data):
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
-def png_of_size(width, height):
-    """A PNG that claims a size, and has pixels for a few rows."""
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(bytes(1000)))
-        + chunk(b"IEND", b"")
-    )
-
-
 def small():
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8)).save(buffer, "JPEG", exif=Image.Exif())
@@ -205,34 +199,20 @@ def load(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (png_of_size(50_000, 50_000), "exceeds limit"),  # Pillow's error
-        (png_of_size(10_001, 10_000), "more than any image of a source"),  # Pillow warns
-        (png_of_size(0, 5), ""),
-        (small()[:200], ""),
-        (b"", ""),
-        (b"GIF89a", ""),
-        (small().replace(b"\xff\xc0\x00\x11", b"\xff\xc0\x00\x01"), ""),
-    ],
-    ids=["50,000 x 50,000", "10,001 x 10,000", "0 x 5", "cut", "empty", "GIF", "short header"],
+    "data",
+    [small()[:200], b"", b"GIF89a", small().replace(b"\xff\xc0\x00\x11", b"\xff\xc0\x00\x01")],
+    ids=["cut", "empty", "GIF", "short header"],
 )
-def test_an_image_that_cannot_be_decoded_is_named(load, data, words):
-    with pytest.raises(
-        EvaluationError,
-        match=rf"^The image of row a/b.png of bench/test in a release cannot be decoded: .*{words}.*\. Run",
-    ):
-        load(data)
+def test_an_image_that_cannot_be_decoded_is_named(load, data):
+    """`tests/builders/release/test_images.py` has the kinds."""
+    assert "The image of row a/b.png of bench/test in a release cannot be decoded: " in refusal(load, data)
 
 
-@pytest.mark.parametrize(("kind", "form", "mode"), [("u2", "PNG", "I;16"), ("f4", "TIFF", "F")])
-def test_an_image_of_more_than_8_bits_is_named(load, kind, form, mode):
+@pytest.mark.parametrize(("kind", "form"), [("u2", "PNG"), ("f4", "TIFF")])
+def test_an_image_of_more_than_8_bits_is_named(load, kind, form):
     encoded = io.BytesIO()
     Image.fromarray(np.full((8, 8), 30_000, kind)).save(encoded, form)
-    sentence = (
-        rf"^The image of row a/b.png of .* cannot be decoded: it has values of more than 8 bits, mode {mode}; save"
-    )
-    with pytest.raises(EvaluationError, match=sentence):
+    with stops(EvaluationError, "a/b.png", "8 bits"):
         load(encoded.getvalue())
 
 

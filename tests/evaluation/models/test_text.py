@@ -3,16 +3,14 @@
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="runs torch models")
-pytest.importorskip("torchvision", reason="preprocesses images")
-
-import unknown_detection as ud  # noqa: E402
-from tests.evaluation import small_clips  # noqa: E402
-from tests.evaluation.small_clips import Tiny, of_open_clip, of_transformers, seeded, text_model  # noqa: E402
-from tests.sentences import stops  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models.models import open_model  # noqa: E402
-from unknown_detection.evaluation.models.text import PROMPTS, Texts  # noqa: E402
+import unknown_detection as ud
+from tests.evaluation import small_clips
+from tests.evaluation.extra import torch
+from tests.evaluation.small_clips import Tiny, of_open_clip, of_transformers, seeded, text_model
+from tests.sentences import stops
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.models import open_model
+from unknown_detection.evaluation.models.text import PROMPTS, Texts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,15 +8,11 @@ import random
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="loads weights of torch models")
-safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as safetensors")
-
-from torch import nn  # noqa: E402
-
-from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
-from tests.sentences import stops  # noqa: E402
-from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models.blueprints import load_weights, model_digest, read_state_dict  # noqa: E402
+from tests.evaluation.extra import nn, torch
+from tests.evaluation.small_models import cnn, of_seed
+from tests.sentences import stops
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.weights import load_weights, model_digest, read_state_dict
 
 
 @pytest.fixture
@@ -101,23 +97,19 @@ def without(state, *names):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        (lambda s: without(s, "fc.bias"), r"1 missing \(fc.bias\)\. Nothing was loaded"),
-        (lambda s: {**s, "extra": torch.ones(1)}, r"1 unknown to it \(extra\)\. Nothing"),
-        (lambda s: {**s, "layer1.0.bias": torch.ones(9)}, r"1 of another shape \(layer1.0.bias 9 for 6\)\. Nothing"),
-        (lambda s: parallel(without(s, "fc.bias")) | {"x": torch.ones(1)}, "11 missing .* and 11 unknown to it"),
-        (
-            lambda s: {**s, "fc.weight": torch.ones(9, 10), "fc.bias": torch.ones(9)},
-            r"2 of another shape \(fc.bias 9 for 4, fc.weight 9 x 10 for 4 x 10\)",
-        ),
+        lambda s: without(s, "fc.bias"),
+        lambda s: {**s, "extra": torch.ones(1)},
+        lambda s: parallel(without(s, "fc.bias")) | {"x": torch.ones(1)},
+        lambda s: {**s, "fc.weight": torch.ones(9, 10), "fc.bias": torch.ones(9)},
     ],
-    ids=["missing", "left over", "shape", "other names", "classes"],
+    ids=["missing", "left over", "other names", "shapes"],
 )
-def test_weights_that_do_not_fit_change_nothing(model, tmp_path, change, sentence):
+def test_weights_that_do_not_fit_change_nothing(model, tmp_path, change):
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     torch.save(change(of_seed(cnn, seed=1, num_classes=4).state_dict()), tmp_path / "weights.pt")
-    with pytest.raises(EvaluationError, match=sentence):
+    with stops(EvaluationError, "weights.pt"):
         load(model, tmp_path / "weights.pt")
     assert equal(model.state_dict(), before)
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from unknown_detection.evaluation.detectors import DETECTORS
-from unknown_detection.evaluation.protocols.openood import TURNED, beside_published, published, published_training
+from unknown_detection.evaluation.protocols.openood import TURNED, beside_published, published
 
 ROOT = Path(__file__).parents[3]
 LEADERBOARDS = ROOT.parent / "shared" / "reference" / "published" / "openood_v1_5"
@@ -21,11 +21,11 @@ ARCHITECTURES = {"ResNet50": RESNET50, "ViT-B/16": "vit_b_16-c867db91.pth", "Swi
 
 def test_a_row_is_found_by_the_weights_and_our_name_of_the_detector():
     # Copied by hand from the leaderboard's lines of MSP and of ReAct with torchvision's ResNet-50.
-    rows = published(RESNET50)
+    rows = published("openood-imagenet1k", RESNET50)
     assert rows.loc["msp", ["near_auroc", "far_auroc", "accuracy"]].tolist() == [76.02, 85.23, 76.18]
     assert rows.loc["react", ["near_auroc", "far_auroc"]].tolist() == [77.38, 93.67]
-    assert published("resnet50.tv_in1k").equals(rows)
-    assert published("resnet50-11ad3fa6.pth").empty  # torchvision's second weights
+    assert published("openood-imagenet1k", "resnet50.tv_in1k").equals(rows)
+    assert published("openood-imagenet1k", "resnet50-11ad3fa6.pth").empty  # torchvision's second weights
     assert {*rows.index} <= DETECTORS.keys()
     assert "CombOOD" not in {*rows["postprocessor"]}, "whose row is of another version"
 
@@ -74,13 +74,13 @@ def test_a_photograph_on_its_side_is_turned_by_datasets_and_not_by_those_who_pub
 
 def test_rows_of_trained_networks_have_deviations():
     # Copied by hand from the leaderboards' lines of MSP and KNN on CIFAR-10, and of energy on CIFAR-100.
-    rows = published_training("openood-cifar10")
+    rows = published("openood-cifar10")
     figures = ["near_auroc", "near_deviation", "far_auroc", "far_deviation", "accuracy", "accuracy_deviation"]
     assert rows.loc["msp", figures].tolist() == [88.03, 0.25, 90.73, 0.43, 95.06, 0.3]
     assert rows.loc["knn", figures[:4]].tolist() == [90.64, 0.2, 92.96, 0.14]
-    assert published_training("openood-cifar100").loc["energy", "postprocessor"] == "EBO"
+    assert published("openood-cifar100").loc["energy", "postprocessor"] == "EBO"
     assert {*rows.index} <= DETECTORS.keys()
-    assert published("").empty
+    assert published("openood-imagenet1k").empty
 
 
 @needs_leaderboards

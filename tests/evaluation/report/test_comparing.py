@@ -125,12 +125,6 @@ def test_a_page_without_ranks_says_why(digits, files, tmp_path):
     assert "in common" not in page_of(tmp_path / "all")
 
 
-def test_two_models_are_not_compared(digits, files):
-    release = load(str(digits))
-    runs, _ = join_runs([str(path) for path in files[:2]], release, None)
-    assert compare(judging.judge(runs, judging.choose_protocols((), runs, ()), release)) == []
-
-
 def test_plots_of_the_best_models_and_of_all_together(digits, files, tmp_path):
     """The heat map of models stands beside the first table; equal data give equal files."""
     ud.report([str(path) for path in files], load(str(digits)), tmp_path / "report", plots=True)

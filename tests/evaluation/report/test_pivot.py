@@ -137,16 +137,6 @@ def test_openood_has_means_in_its_results_and_a_table_of_each_setting():
     assert "| 62.50 |" in text_lines(full["openood-c-s-Open-set-recognition-test"])[1]
 
 
-def test_figures_without_duplicates_stand_beside_those_of_all_rows():
-    published = unified(74.0, 773.0, 70.0)
-    clean = [entry | {"rows": "without_duplicates", "value": entry["value"] / 2} for entry in published]
-    _, full = tables((of_run(variant=""), [*published, *clean]), name="unknown-detection")
-    assert set(full) == {"unknown-detection-cifar", "duplicates-unknown-detection-cifar"}
-    head, line = full["duplicates-unknown-detection-cifar"].csv().splitlines()
-    cells = dict(zip(next(csv.reader([head])), line.split(","), strict=True))
-    assert (cells["All unknowns, all AURC × 1,000"], cells["All unknowns, without AURC × 1,000"]) == ("773.0", "386.5")
-
-
 def test_the_best_is_first_and_a_single_run_is_never_bold():
     """As a deep ensemble of all seeds beside detectors of each; training methods stand in one table."""
     judged = [

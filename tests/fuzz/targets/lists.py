@@ -9,7 +9,7 @@ from builders.adopt import copies, lists
 from builders.cli.source_flags import listed_sources
 from builders.commands.build import read_withdrawn
 from builders.imagenet_benchmark import BENCHMARK
-from builders.sources import imagenet
+from builders.sources.datasets import imagenet
 from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
 from tests.fuzz.target import Target

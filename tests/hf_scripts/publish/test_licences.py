@@ -9,7 +9,7 @@ from builders.hub.repository import Info
 from builders.release.manifest import dump, parse
 from builders.sources import registry
 from builders.sources.base import Licence
-from builders.sources.imagenet import IMAGENET
+from builders.sources.datasets.imagenet import IMAGENET
 from builders.sources.made import NOISE
 from hf_scripts.publish.licences import (
     check_declared,

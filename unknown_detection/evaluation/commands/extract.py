@@ -21,7 +21,7 @@ from unknown_detection.help import ESSENTIALS, helpful
 
 @helpful(
     "extract",
-    sections={ESSENTIALS: ("release", "model", "out")},
+    sections={ESSENTIALS: ("release", "model", "cache")},
     examples=(
         "python -m unknown_detection evaluate extract --release build/unknown-detection --splits imagenet "
         "--model timm:resnet50.a1_in1k --pretrained --out build/features",
@@ -30,36 +30,20 @@ from unknown_detection.help import ESSENTIALS, helpful
 @options.release(required=True)
 @options.splits("Configs or single splits to extract; their configs must have the same classes. Default: all.")
 @options.model(required=True)
-@click.option(
-    "--published-accuracy",
-    "accuracy",
-    metavar="PERCENT",
-    type=click.FloatRange(0, 100),
-    help="Published top-1 accuracy of the weights. Default: what torchvision says of its own.",
-)
-@click.option(
-    "--out",
-    type=options.FOLDER,
-    required=True,
-    help="Folder for the features; later runs on the same model and release add splits to it.",
-)
+@options.of(options.EXTRACT, "--published-accuracy", "accuracy", metavar="PERCENT", type=click.FloatRange(0, 100))
+@options.of(options.EXTRACT, "--out", "cache", type=options.FOLDER, required=True)
 @options.texts
 @options.run_options
 @options.cluster_options
-@click.option(
-    "--share",
-    metavar="K/N",
-    help="Compute every N-th part of the images, from the K-th on: N machines that see one disk fill one folder. The "
-    "same command without it comes last: it finds all there, and checks the accuracy.",
-)
-@click.option("--dry-run", is_flag=True, help="Check the inputs and print what would be extracted; write nothing.")
+@options.of(options.EXTRACT, "--share", metavar="K/N")
+@options.of(options.EXTRACT, "--dry-run", is_flag=True)
 def command(
     release: str,
     revision: str | None,
     splits: str | None,
     model: str,
     pretrained: str | None,
-    out: Path,
+    cache: Path,
     executor: str,
     ray_address: str | None,
     **flags: Any,
@@ -82,7 +66,7 @@ def command(
             options.model_name(model, pretrained),
             load(release, revision),
             splits,
-            cache=out,
+            cache=cache,
             pretrained=pretrained is not None,
             executor=entered,
             log=note,
@@ -92,4 +76,4 @@ def command(
         note("nothing was written")
     else:
         score = as_started("python -m unknown_detection evaluate score")
-        note(f"features are in {out}; {score} --features {out} comes next")
+        note(f"features are in {cache}; {score} --features {cache} comes next")

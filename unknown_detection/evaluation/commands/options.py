@@ -1,12 +1,14 @@
-"""Command-line options that several commands share.
+"""Options of the commands. Those that are a step's parameters have the docstring's words for their help.
 
-Tested by `tests/evaluation/report/test_report.py`.
+Tested by `tests/evaluation/test_main.py`.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,13 +22,40 @@ from unknown_detection.terminal.progress import Log, log, result
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+EXTRACT, SCORE, REPORT = "features/extract.py:extract", "scoring/run.py:score", "report/report.py:report"
+"""The steps, whose docstrings describe their parameters."""
+
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
+COUNT = click.IntRange(min=0)
 
 Decorator = Callable[[Command], Command]
 
 
-def _combined(*options: Decorator[Any]) -> Decorator[Any]:
+@functools.cache
+def described(step: str) -> dict[str, str]:
+    """Return what the docstring of a step's function says of its parameters.
+
+    It is read from the source, since pandas and what else a step imports takes a second.
+    """
+    file, _, name = step.partition(":")
+    tree = ast.parse((Path(__file__).parents[1] / file).read_text(encoding="utf-8"))
+    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    arguments = (ast.get_docstring(function) or "").partition("Args:\n")[2].partition("\n\n")[0]
+    said = {}
+    for name, text in re.findall(r"^    (\w+): (.*(?:\n     .*)*)", arguments, re.M):
+        text = re.sub(r"[;.] None\b[^.;]*", "", " ".join(text.split())).replace("`", "")
+        said[name] = text[:1].upper() + text[1:]
+    return said
+
+
+def of(step: str, *names: str, **attributes: Any) -> Decorator[Any]:
+    """An option for a parameter of a step, whose name click finds in those of the option."""
+    parameter = click.Option(names).name
+    return click.option(*names, help=described(step)[str(parameter)], **attributes)
+
+
+def combined(*options: Decorator[Any]) -> Decorator[Any]:
     """Return a decorator that adds several options, in this order."""
     return lambda command: functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
@@ -45,50 +74,25 @@ def splits(text: str) -> Decorator[Any]:
 
 def release(*, required: bool) -> Decorator[Any]:
     """--release and --revision."""
-    return _combined(
-        click.option(
-            "--release", metavar="DIR|ORG/NAME", required=required, help="Release: a folder, or a dataset on the Hub."
-        ),
+    text = "Release: a folder, or a dataset on the Hub."
+    return combined(
+        click.option("--release", metavar="DIR|ORG/NAME", required=required, help=text),
         click.option("--revision", metavar="TAG", help="Tag, branch or commit of a release on the Hub."),
     )
 
 
 def model(*, required: bool) -> Decorator[Any]:
     """--model, --weights, --pretrained, --classes and --accept."""
-    return _combined(
-        click.option(
-            "--model",
-            metavar="MODEL",
-            required=required,
-            help="timm:NAME, torchvision:NAME, transformers:ORG/NAME[@COMMIT], open_clip:ORG/NAME[@COMMIT], or "
-            "FILE.py:FUNCTION, a function that returns the model.",
-        ),
-        click.option(
-            "--weights",
-            type=FILE,
-            help="Weights: .safetensors, or a state dict saved by torch; none for a function that loads them.",
-        ),
-        click.option(
-            "--pretrained",
-            metavar="[TAG]",
-            is_flag=False,
-            flag_value="",
-            help="Download the weights that a library publishes under the model's name: of timm and torchvision all "
-            "others of the same architecture by their tag, such as --pretrained=IMAGENET1K_V2.",
-        ),
-        click.option(
-            "--classes",
-            type=FILE,
-            help="CSV file with the columns class,index: the logit of each class of the release, for a model of more "
-            "classes. Not needed for ImageNet's, where the release names its classes by wnids, or by transformers' "
-            "labels. For a model with text the columns class,name: what prompts say in place of the classes' names.",
-        ),
-        click.option(
-            "--accept",
-            is_flag=True,
-            help="Go on where the accuracy on known test images differs from the published one by over one point and "
-            "1.96 standard errors of so many images. Features and the report's warnings say so.",
-        ),
+    named = "timm:NAME, torchvision:NAME, transformers:ORG/NAME[@COMMIT], open_clip:ORG/NAME[@COMMIT], or "
+    named += "FILE.py:FUNCTION, a function that returns the model."
+    published = "Download the weights that a library publishes under the model's name: of timm and torchvision all "
+    published += "others of the same architecture by their tag, such as --pretrained=IMAGENET1K_V2."
+    return combined(
+        click.option("--model", metavar="MODEL", required=required, help=named),
+        of(EXTRACT, "--weights", type=FILE),
+        click.option("--pretrained", metavar="[TAG]", is_flag=False, flag_value="", help=published),
+        of(EXTRACT, "--classes", type=FILE),
+        of(EXTRACT, "--accept", is_flag=True),
     )
 
 
@@ -103,7 +107,7 @@ def _metrics(context: click.Context, option: click.Parameter, texts: tuple[str, 
     return [load_python(name, "metric")[0] if ".py:" in name else name for name in named]
 
 
-features = _combined(
+features = combined(
     click.option("--features", type=FOLDER, required=True, help="Folder written by `extract`."),
     click.option(
         "--member",
@@ -115,7 +119,7 @@ features = _combined(
 )
 """--features and --member."""
 
-detectors = _combined(
+detectors = combined(
     listed(
         "--detectors",
         metavar="NAMES",
@@ -150,58 +154,30 @@ detectors = _combined(
         callback=_settings,
         help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
     ),
-    click.option(
-        "--at-known",
-        metavar="SHARE",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        help="Share of known rows, such as 0.95, that each detector's threshold keeps: scores then have a column "
-        "decision, and thresholds stand beside them. They are conformal, on held-out known rows of validation.",
-    ),
-    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."),
+    of(SCORE, "--at-known", metavar="SHARE", type=click.FloatRange(0, 1, min_open=True, max_open=True)),
+    of(SCORE, "--seed", type=COUNT, default=0, show_default=True),
 )
 """--detectors, --detector, --fit-splits, --no-search, --set, --at-known and --seed."""
 
-texts = _combined(
-    click.option(
-        "--prompt",
-        "prompts",
-        metavar="TEXT",
-        multiple=True,
-        help="Of a model with text: what the name of a class is put into at {}, in place of the model's own, such as "
-        "'a photo of a {}.'; repeated, a class's embedding is the mean.",
-    ),
-    click.option(
-        "--negatives",
-        is_flag=True,
-        help="Of a model with text: also embed negative labels for neglabel, nouns of WordNet that are unlike the "
-        "classes and no kinds of them, listed in negatives.csv.",
-    ),
+texts = combined(
+    of(EXTRACT, "--prompt", "prompts", metavar="TEXT", multiple=True),
+    of(EXTRACT, "--negatives", is_flag=True),
 )
 """--prompt and --negatives."""
 
-metrics = click.option(
-    "--metrics",
-    metavar="NAME|FILE.py:NAME,...",
-    multiple=True,
-    callback=_metrics,
-    help="More metrics of each split of unknown rows, with the means of near and far ones: names, such as oscr, or "
-    "functions of your own in a Python file.",
+figures = combined(
+    click.option(
+        "--metrics",
+        metavar="NAME|FILE.py:NAME,...",
+        multiple=True,
+        callback=_metrics,
+        help="More metrics of each split of unknown rows, with the means of near and far ones: names, such as oscr, "
+        "or functions of your own in a Python file.",
+    ),
+    of(REPORT, "--intervals", metavar="SAMPLES", type=COUNT, default=0),
+    of(REPORT, "--plots/--no-plots", default=None),
 )
-
-intervals = click.option(
-    "--intervals",
-    metavar="SAMPLES",
-    type=click.IntRange(min=0),
-    default=0,
-    help="Bootstrap samples, such as 1000 and at least 100, for the intervals of each detector's difference from the "
-    "best one. Default: 0, for none.",
-)
-
-plots = click.option(
-    "--plots/--no-plots",
-    default=None,
-    help="Also write the plots as PDF, PNG and SVG; or draw none at all: matplotlib is not needed then.",
-)
+"""--metrics, --intervals and --plots."""
 
 quiet = click.option("--quiet", is_flag=True, help="No progress bars and no notes, but results and warnings.")
 
@@ -221,27 +197,16 @@ def print_results(command: str, report: Any, *, as_json: bool, **more: Any) -> N
         click.echo(report.text())
 
 
-run_options = _combined(
-    click.option(
-        "--device",
-        metavar="DEVICE",
-        default="auto",
-        show_default=True,
-        help="Device to run on: cpu, cuda, cuda:1 and so on, or mps; auto is cuda where there is one, else cpu.",
-    ),
-    click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Images per batch."),
-    click.option(
-        "--workers",
-        type=click.IntRange(min=0),
-        help="Worker processes that decode images; 0 decodes in the main process. Results do not depend on it. "
-        "Default: one per core; on a cluster, of each task, 4 with a GPU and else 0.",
-    ),
+run_options = combined(
+    of(EXTRACT, "--device", metavar="DEVICE", default="auto", show_default=True),
+    of(EXTRACT, "--batch-size", type=click.IntRange(min=1), default=64, show_default=True),
+    of(EXTRACT, "--workers", type=COUNT),
     no_sync_option,
     quiet,
 )
 """--device, --batch-size, --workers, --no-sync and --quiet."""
 
-cluster_options = _combined(*executor_flags.CLUSTER_OPTIONS)
+cluster_options = combined(*executor_flags.CLUSTER_OPTIONS)
 """--executor and --ray-address."""
 
 

@@ -43,17 +43,10 @@ from unknown_detection.help import ESSENTIALS, helpful
     help="Protocol, or one of your own in a Python file, and the configs to apply it to; may be repeated. Default: "
     "the one that each config was made for.",
 )
-@options.metrics
-@options.intervals
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Folder to write; an existing report there is replaced.",
-)
-@click.option("--csv", is_flag=True, help="Also write the figures and each table as CSV.")
-@click.option("--latex", is_flag=True, help="Also write each table as LaTeX.")
-@options.plots
+@options.figures
+@options.of(options.REPORT, "--out", type=click.Path(path_type=Path), required=True)
+@options.of(options.REPORT, "--csv", is_flag=True)
+@options.of(options.REPORT, "--latex", is_flag=True)
 @options.quiet
 @json_option()
 def command(

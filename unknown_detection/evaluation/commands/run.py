@@ -37,9 +37,7 @@ from unknown_detection.help import ESSENTIALS
 )
 @options.texts
 @options.detectors
-@options.metrics
-@options.intervals
-@options.plots
+@options.figures
 @click.option("--out", type=options.FOLDER, required=True, help="Folder for features, scores.parquet and report.")
 @options.run_options
 @json_option()

@@ -19,117 +19,45 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from unknown_detection.evaluation.detectors import (
-    images,
-    learned,
-    logits,
-    mahalanobis,
-    neighbors,
-    openmax,
-    penultimate,
-    shaping,
-    text,
-)
-from unknown_detection.evaluation.detectors.base import FEATURES, LOGITS, Detector, RowDetector
-from unknown_detection.evaluation.detectors.images import (
-    ODIN,
-    CADet,
-    ImageDetector,
-    ImagePass,
-    MCDropout,
-    MCDropoutMI,
-    ODINMaxLogit,
-    RankFeat,
-)
-from unknown_detection.evaluation.detectors.learned import OODL, EnsF, EnsR, EnsV
-from unknown_detection.evaluation.detectors.logits import (
-    GEN,
-    MSP,
-    DeepEnsemble,
-    Doctor,
-    Energy,
-    Entropy,
-    KLMatching,
-    LogitNorm,
-    Margin,
-    MaxLogit,
-    MutualInformation,
-    Temperature,
-)
-from unknown_detection.evaluation.detectors.mahalanobis import (
-    RMDS,
-    Mahalanobis,
-    MahalanobisAll,
-    MahalanobisFirst,
-    MahalanobisLogits,
-)
-from unknown_detection.evaluation.detectors.neighbors import KNN, NNGuide, Relation
-from unknown_detection.evaluation.detectors.openmax import OpenMax
-from unknown_detection.evaluation.detectors.penultimate import FDBD, SHE, GradNorm, Residual, ViM
-from unknown_detection.evaluation.detectors.recent import (
-    actsub,
-    adascale,
-    cadref,
-    combood,
-    gmm,
-    gram,
-    kernel_pca,
-    mahalanobis_pp,
-    nac,
-    nci,
-    neco,
-    ras,
-    vra,
-    weiper,
-)
-from unknown_detection.evaluation.detectors.recent.actsub import ActSub
-from unknown_detection.evaluation.detectors.recent.adascale import AdaSCALEA, AdaSCALEL
-from unknown_detection.evaluation.detectors.recent.cadref import CADRef, CARef
-from unknown_detection.evaluation.detectors.recent.combood import CombOOD
-from unknown_detection.evaluation.detectors.recent.gmm import GMM
-from unknown_detection.evaluation.detectors.recent.gram import Gram
-from unknown_detection.evaluation.detectors.recent.kernel_pca import CoP, CoRP
-from unknown_detection.evaluation.detectors.recent.mahalanobis_pp import RMDSPP, MahalanobisPP, MahalanobisRadial
-from unknown_detection.evaluation.detectors.recent.nac import NACUE
-from unknown_detection.evaluation.detectors.recent.nci import NCI
-from unknown_detection.evaluation.detectors.recent.neco import NECO
-from unknown_detection.evaluation.detectors.recent.ras import RAS
-from unknown_detection.evaluation.detectors.recent.vra import VRA
-from unknown_detection.evaluation.detectors.recent.weiper import WeiPer
-from unknown_detection.evaluation.detectors.shaping import ASH, ASHB, ASHP, DICE, SCALE, ReAct
-from unknown_detection.evaluation.detectors.text import GLMCM, MCM, NegLabel
+from unknown_detection.evaluation.detectors.base import FEATURES, LOGITS, Detector
+from unknown_detection.evaluation.detectors.base import RowDetector as RowDetector
+
+# What these modules define is what one chooses from, listed in this order.
+# ruff: noqa: F403, F405
+# isort: off
+from unknown_detection.evaluation.detectors.logits import *
+from unknown_detection.evaluation.detectors.images import *
+from unknown_detection.evaluation.detectors.openmax import *
+from unknown_detection.evaluation.detectors.shaping import *
+from unknown_detection.evaluation.detectors.penultimate import *
+from unknown_detection.evaluation.detectors.subspace import *
+from unknown_detection.evaluation.detectors.neighbors import *
+from unknown_detection.evaluation.detectors.mahalanobis import *
+from unknown_detection.evaluation.detectors.recent.weiper import *
+from unknown_detection.evaluation.detectors.recent.actsub import *
+from unknown_detection.evaluation.detectors.recent.nac import *
+from unknown_detection.evaluation.detectors.recent.adascale import *
+from unknown_detection.evaluation.detectors.recent.gram import *
+from unknown_detection.evaluation.detectors.text import *
+from unknown_detection.evaluation.detectors.learned import *
+# isort: on
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ASH", "ASHB", "ASHP", "DETECTORS", "DICE", "FDBD", "GEN", "GLMCM", "GMM", "KNN", "MCM", "MSP", "NACUE", "NCI",
-    "NECO", "ODIN", "OODL", "RAS", "RMDS", "RMDSPP", "SCALE", "SHE", "VRA", "ActSub", "AdaSCALEA", "AdaSCALEL",
-    "CADRef", "CADet", "CARef", "CoP", "CoRP", "CombOOD", "DeepEnsemble", "Detector", "Doctor", "Energy", "EnsF",
-    "EnsR", "EnsV", "Entropy", "GradNorm", "Gram", "ImageDetector", "ImagePass", "KLMatching", "LogitNorm",
-    "MCDropout", "MCDropoutMI", "Mahalanobis", "MahalanobisAll", "MahalanobisFirst", "MahalanobisLogits",
-    "MahalanobisPP", "MahalanobisRadial", "Margin", "MaxLogit", "MutualInformation", "NNGuide", "NegLabel",
-    "ODINMaxLogit", "OpenMax", "RankFeat", "ReAct", "Relation", "Residual", "RowDetector", "Temperature", "ViM",
-    "WeiPer", "table",
-]  # fmt: skip
+DETECTORS: Mapping[str, Detector] = {
+    kind.name: kind()
+    for kind in [*globals().values()]
+    if isinstance(kind, type) and issubclass(kind, Detector) and kind.name
+}
+"""A detector of each kind by its name, with its defaults, in the order of the modules and within them."""
 
 
 def __dir__() -> list[str]:
     """List what one chooses from and builds on, and none of what this module imports for itself."""
-    return [*__all__]
+    kinds = {type(one).__name__ for one in DETECTORS.values()}
+    return sorted({*kinds, "DETECTORS", "Detector", "ImageDetector", "ImagePass", "RowDetector", "table"})
 
-
-_RECENT = (mahalanobis_pp, nci, vra, neco, kernel_pca, weiper, gmm, actsub, cadref, ras, combood, nac, adascale, gram)
-
-_FAMILIES = (logits, images, openmax, shaping, penultimate, neighbors, mahalanobis, *_RECENT, text, learned)
-
-DETECTORS: Mapping[str, Detector] = {
-    kind.name: kind()
-    for family in _FAMILIES
-    for kind in vars(family).values()
-    if isinstance(kind, type) and issubclass(kind, Detector) and kind.name and kind.__module__ == family.__name__
-}
-"""A detector of each kind by its name, with its defaults, in the order of the families' modules and within them."""
 
 _BESIDES = {"members": "several models", "images": "images"}
 _OF_LAYERS = {

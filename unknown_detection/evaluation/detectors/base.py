@@ -1,4 +1,4 @@
-"""The parts that detectors are built from: base classes, checks of rows, and computation in chunks.
+"""The base classes of detectors.
 
 Tested by `tests/evaluation/detectors/test_registry.py`.
 """
@@ -7,31 +7,27 @@ from __future__ import annotations
 
 import abc
 import copy
+import dataclasses
 import inspect
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
 import numpy as np
-import numpy.typing as npt
-from scipy import sparse
 
+from unknown_detection.evaluation.detectors import arrays, ranges
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats, Head
-from unknown_detection.words import first_few, quantity
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats, Head, Integers
 
-Doubles = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Scores = npt.NDArray[np.float64]
+Scores = Doubles
 """One score per row, shape (n,); higher means more unknown."""
 
 FEATURES, LOGITS = "penultimate features", "logits"
 """Names of a detector's inputs, in errors."""
 
-_ROWS, _CHUNK = 4096, 1 << 21
-"""Rows that are computed at once, and their numbers, 16 MiB: BLAS runs at full speed, and few copies are at hand."""
+_INPUTS = {"z": FEATURES, "logits": LOGITS}
+"""The inputs by the parameters of `_rows` that stand for them."""
 
 _CACHED = 1 << 16
 """Logits that are computed at once, 512 KiB: nothing gains from more, and copies stay in a core's cache."""
@@ -51,24 +47,9 @@ Cost = Literal["", "values", "products", "search", "pass", "gradients"]
 fitted rows; more passes of the model over the image; gradients too. Empty for what follows from what it reads."""
 
 
-class Range(str):
-    """The allowed values of a hyperparameter, in words such as `above 0`, and as a function, which `fit` calls."""
-
-    allows: Callable[[float], bool]
-
-    def __new__(cls, words: str, allows: Callable[[float], bool]) -> Self:
-        """Make a range of its words and of a function."""
-        self = super().__new__(cls, words)
-        self.allows = allows
-        return self
-
-
-def at_least(least: float, words: str = "") -> Range:
-    """Return a range without an upper end, described as `2 or more` or in other words."""
-    return Range(words or f"{least:g} or more", lambda value: least <= value < math.inf)
-
-
-POSITIVE = Range("above 0", lambda value: 0 < value < math.inf)
+def setting(default: Any, *others: float, allowed: str) -> Any:
+    """Declare a hyperparameter of a `RowDetector`: default, the others that a search tries, and `Detector.ranges`."""
+    return dataclasses.field(default=default, metadata={"search": (default, *others), "allowed": allowed})
 
 
 class Detector(abc.ABC):
@@ -135,7 +116,7 @@ class Detector(abc.ABC):
         """Fit a class that overrides `fit` on training rows, unless it or a class of its author says otherwise."""
         super().__init_subclass__(**kwargs)
         declaring = next(kind for kind in cls.__mro__ if "fits_on" in vars(kind))
-        if "fit" in vars(cls) and declaring is not cls and declaring.__module__ == __name__:
+        if {"fit", "_learn"} & vars(cls).keys() and declaring is not cls and declaring.__module__ == __name__:
             cls.fits_on = "train"
 
     def fit(self, features: Any, head: Any = None) -> Self:
@@ -162,7 +143,7 @@ class Detector(abc.ABC):
 
     def predict(self, features: Features) -> Integers:
         """Return the class of every row, int64 of shape (n,), -1 for none; by default, as the model predicts."""
-        return predicted(features)
+        return arrays.predicted(features)
 
     @staticmethod
     def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
@@ -207,18 +188,38 @@ class Detector(abc.ABC):
         return kept
 
 
+@dataclass_transform(field_specifiers=(setting,))
 class RowDetector(Detector):
-    """A detector that is a function of a row's penultimate features, its logits, or both (`inputs`), in float64.
+    """A detector that is a function of a row's penultimate features `z`, its `logits`, or both, in float64.
 
-    Its rows are checked, and scored `at_once`, some thousands by default, so that memory does not grow with the split.
+    The parameters of `_rows` say which. Rows are checked, and scored `at_once`, some thousands by default, so that
+    memory does not grow with the split. What is learnt from rows is learnt in `_learn`. A detector that `reads_head`
+    has the last layer's weights `matrix` (C, D) and `bias` (C,) in float64. Hyperparameters are fields of a dataclass,
+    which a `setting` makes of the class.
     """
 
     fits_on: ClassVar[Fit] = "none"
-    inputs: ClassVar[tuple[str, ...]] = (LOGITS,)
+    inputs: ClassVar[tuple[str, ...]] = ()
     at_once: ClassVar[int | None] = None
-    _rows: Callable[..., Scores]
+    matrix: Doubles
+    bias: Doubles
+    _rows: ClassVar[Callable[..., Scores]]
     """Maps float64 inputs of m rows to m scores."""
+    _classes: ClassVar[Callable[..., Integers] | None] = None
+    """Maps them to predicted classes, if these are not the model's."""
     _widths: Mapping[str, int] | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take what it reads from its functions of rows, and what is searched and allowed from its settings."""
+        super().__init_subclass__(**kwargs)
+        of_rows = vars(cls).get("_rows_together", vars(cls).get("_rows"))
+        if of_rows is not None and "inputs" not in vars(cls):
+            cls.inputs = tuple(_INPUTS[name] for name in inspect.signature(of_rows).parameters if name in _INPUTS)
+        if any(isinstance(value, dataclasses.Field) for value in vars(cls).values()):
+            made: Any = dataclasses.dataclass(cls)
+            settings = [of for of in dataclasses.fields(made) if of.metadata]
+            cls.search = {of.name: of.metadata["search"] for of in settings if len(of.metadata["search"]) > 1}
+            cls.ranges = {of.name: of.metadata["allowed"] for of in settings}
 
     def fit(self, features: Features | None = None, head: Head | None = None) -> Self:
         """See `Detector.fit`."""
@@ -230,6 +231,7 @@ class RowDetector(Detector):
                     f"{self.name} reads the model's last layer, found none. Give the head to fit, or leave it out for "
                     "a model whose logits are no linear layer's."
                 )
+            self._read_head(head)
             self._widths = {LOGITS: head.weight.shape[0], FEATURES: head.weight.shape[1]}
         if self.fits_on != "none":
             if features is None:
@@ -237,10 +239,10 @@ class RowDetector(Detector):
             if not self.reads_head:
                 self._widths = {LOGITS: features.logits.shape[1], FEATURES: features.penultimate.shape[1]}
             self._read(features, (FEATURES, LOGITS))
-            require_labels(features, self.name)
+            arrays.require_labels(features, self.name)
             for name, values in self._read(features, self.inputs).items():
-                require_finite(name, values, features.ids)
-        self._learn(features, head)
+                arrays.require_finite(name, values, features.ids)
+            self._learn(features)
         return self
 
     def _require_in_range(self) -> None:
@@ -248,16 +250,28 @@ class RowDetector(Detector):
         defaults = inspect.signature(type(self)).parameters
         for name, allowed in self.ranges.items():
             value = getattr(self, name)
-            in_range = isinstance(value, Real) and (not isinstance(allowed, Range) or allowed.allows(float(value)))
+            in_range = isinstance(value, Real) and (
+                not isinstance(allowed, ranges.Range) or allowed.allows(float(value))
+            )
             if not in_range and not (value is None and defaults[name].default is None):
                 raise EvaluationError(f"{name} of {self.name} must be {allowed}, found {value!r}; give another.")
 
-    def _learn(self, features: Any, head: Any) -> None:
-        """Learn from labelled rows of the head's width; None stands for rows or a head that it does not read."""
+    def _read_head(self, head: Head) -> None:
+        """Take the last layer of the model."""
+        self.matrix, self.bias = head.weight.astype(np.float64), head.bias.astype(np.float64)
+
+    def _learn(self, features: Features) -> None:
+        """Learn from labelled rows of the head's width."""
 
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
         return self._score_rows(self._rows, features)
+
+    def predict(self, features: Features) -> Integers:
+        """See `Detector.predict`."""
+        if self._classes is None:
+            return super().predict(features)
+        return self._score_rows(self._classes, features).astype(np.int64)
 
     def _require_fitted(self) -> None:
         if self._widths is None and (self.reads_head or self.fits_on != "none"):
@@ -267,8 +281,8 @@ class RowDetector(Detector):
         self._require_fitted()
         inputs, at_once = self._inputs(features), self.at_once
         if at_once is None and self.inputs == (LOGITS,):
-            at_once = max(1, min(_ROWS, _CACHED // max(1, features.logits.shape[1])))
-        return score_in_chunks(function, inputs, features.ids, columns, at_once)
+            at_once = max(1, min(arrays.ROWS, _CACHED // max(1, features.logits.shape[1])))
+        return arrays.score_in_chunks(function, inputs, features.ids, columns, at_once)
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         """Return the matrices that are scored, by their name in errors."""
@@ -278,12 +292,15 @@ class RowDetector(Detector):
         matrices = {FEATURES: features.penultimate, LOGITS: features.logits}
         for name in names:
             if self._widths is not None:
-                require_width(name, matrices[name], self._widths[name])
+                arrays.require_width(name, matrices[name], self._widths[name])
         return {name: matrices[name] for name in names}
 
 
 class Together(RowDetector):
     """A detector whose instances share most of their work when they score together."""
+
+    _rows_together: ClassVar[Callable[..., Doubles]]
+    """Maps several detectors and float64 inputs of m rows to scores, shape (m, detectors)."""
 
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
@@ -294,176 +311,3 @@ class Together(RowDetector):
         """Score with several detectors of one class, fitted on the same rows, in little more than the time of one."""
         function = partial(detectors[0]._rows_together, detectors)
         return list(detectors[0]._score_rows(function, features, (len(detectors),)).T)
-
-    @abc.abstractmethod
-    def _rows_together(self, detectors: Sequence[Any], *inputs: Doubles) -> Doubles:
-        """Map float64 inputs of m rows to their scores by several detectors, shape (m, detectors)."""
-
-
-def dots(first: Doubles, second: Doubles) -> Doubles:
-    """Return the inner product of each row with the same row of another matrix of shape (n, D), shape (n,)."""
-    return np.einsum("nd,nd->n", first, second)
-
-
-def chunks(count: int, width: int = 1, at_once: int | None = None) -> Iterator[slice]:
-    """Yield slices of `count` rows, each of `at_once` rows, or of as many rows of this width as fit in 16 MiB."""
-    step = at_once or max(1, min(_ROWS, _CHUNK // max(1, width)))
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
-
-
-def pieces(values: Floats) -> Iterator[tuple[slice, Doubles]]:
-    """Yield the rows in chunks that fit in memory: the slice, and its rows in float64."""
-    for rows in chunks(len(values), values.shape[1]):
-        yield rows, values[rows].astype(np.float64, copy=False)
-
-
-def require_width(name: str, values: Floats, width: int) -> None:
-    """Refuse values whose shape is not (n, width); `name` describes them, `width` is that of the fitted rows."""
-    if values.ndim != 2 or values.shape[1] != width:
-        raise EvaluationError(
-            f"The {name} must have the shape (rows, {width}) that the detector was made for, found {values.shape}. "
-            "Extract both splits with one model."
-        )
-
-
-def require_blocks(blocks: Sequence[object], detector: str) -> None:
-    """Refuse a model without blocks, or features without those of blocks."""
-    if not blocks:
-        raise EvaluationError(
-            f"{detector} needs features of the model's blocks, and there are none. Name modules that run once in the "
-            "model's attribute `feature_blocks`, and extract again."
-        )
-
-
-def require_finite(name: str, values: Floats, ids: npt.NDArray[np.str_]) -> None:
-    """Refuse values with NaN or infinity; `name` describes them, and `ids` are those of their rows."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):  # one pass without a copy; so large numbers that their sum overflows are rare
-            return
-    for rows in chunks(len(values), values.shape[1]):
-        wrong = ~np.isfinite(values[rows]).all(axis=1)
-        if wrong.any():
-            raise EvaluationError(
-                f"The {name} of {str(ids[rows][np.argmax(wrong)])!r} are NaN or infinite. Check the model's weights "
-                "and that image, then extract again."
-            )
-
-
-def score_in_chunks(
-    function: Callable[..., Scores],
-    inputs: Mapping[str, Floats],
-    ids: npt.NDArray[np.str_],
-    columns: tuple[int, ...] = (),
-    at_once: int | None = None,
-) -> Scores:
-    """Score the rows in chunks, and refuse inputs and scores that are NaN or infinite.
-
-    `function` maps the inputs in their order, each float64 of shape (m, width), to scores of shape (m, *columns);
-    inputs are matrices of n rows, by their description for errors.
-    """
-    scores = np.empty((len(ids), *columns))
-    # An overflow is either intended (a probability of 1) or caught by the check of the scores below.
-    with np.errstate(over="ignore", invalid="ignore"):
-        for rows in chunks(len(ids), sum(values.shape[1] for values in inputs.values()), at_once):
-            for name, values in inputs.items():
-                require_finite(name, values[rows], ids[rows])
-            scores[rows] = function(*(values[rows].astype(np.float64, copy=False) for values in inputs.values()))
-    finite = np.isfinite(scores).all(axis=tuple(range(1, scores.ndim)))
-    if not finite.all():
-        first = int(np.argmin(finite))
-        raise EvaluationError(
-            f"The score of {str(ids[first])!r} is {scores[first]}: its {' and '.join(inputs)} are outside the domain "
-            "of this detector. Leave the detector out."
-        )
-    return scores
-
-
-def require_labels(features: Features, detector: str) -> None:
-    """Refuse features without rows, and rows whose label is no column of the logits."""
-    if not len(features):
-        raise EvaluationError(f"There are no rows to fit {detector} on; extract the split that it is fitted on.")
-    classes = features.logits.shape[1]
-    outside = (features.labels < 0) | (features.labels >= classes)
-    if outside.any():
-        first = int(np.argmax(outside))
-        raise EvaluationError(
-            f"{int(outside.sum()):,} of {len(features):,} rows to fit {detector} on have no label from 0 to "
-            f"{classes - 1}, the first {str(features.ids[first])!r} with label {features.labels[first]}. Fit on an "
-            "in-distribution split."
-        )
-
-
-def require_rows_of_each_class(labels: Integers, classes: int, least: int, detector: str) -> None:
-    """Refuse labels with fewer than `least` rows of some class; -1 is no class."""
-    counts = np.bincount(labels[labels >= 0], minlength=classes)
-    short = np.flatnonzero(counts < least).tolist()
-    if short:
-        named = first_few([f"{counts[number]} of class {number}" for number in short])
-        raise EvaluationError(
-            f"{detector} needs at least {quantity(least, 'row')} of each of the {len(counts):,} classes to fit on, "
-            f"found {named}. Fit on more rows, or leave {detector} out."
-        )
-
-
-def layer(head: Head) -> tuple[Doubles, Doubles]:
-    """Return weight, shape (C, D), and bias, shape (C,), of the last layer as float64."""
-    return head.weight.astype(np.float64), head.bias.astype(np.float64)
-
-
-def predicted(features: Features) -> Integers:
-    """Return the predicted class of each row, shape (n,): the first of the greatest logits."""
-    return features.logits.argmax(axis=1).astype(np.int64, copy=False)
-
-
-def labels_if_correct(features: Features) -> Integers:
-    """Return the labels of correctly classified rows, and -1 for the others; shape (n,)."""
-    return np.where(predicted(features) == features.labels, features.labels, -1)
-
-
-def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Integers, str]:
-    """Return the labels to fit on, -1 for misclassified rows, and a remark on classes with too few correct rows.
-
-    Of a class with fewer than `least` correctly classified rows, all rows count (ours), and the remark names it: the
-    unified benchmark's OpenMax stops there, and OpenOOD's SHE gives rows predicted as such a class NaN.
-    """
-    classes = features.logits.shape[1]
-    require_rows_of_each_class(features.labels, classes, least, detector)
-    labels = labels_if_correct(features)
-    short = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=classes) < least).tolist()
-    if not short:
-        return labels, ""
-    counted = np.where(np.isin(features.labels, short), features.labels, labels)
-    return counted, f"with all rows of class {first_few(short)}, too few of which are classified right"
-
-
-def mean_features(features: Features) -> Doubles:
-    """Return the mean of the penultimate features over all rows, shape (D,)."""
-    return features.penultimate.mean(axis=0, dtype=np.float64)
-
-
-def class_means(
-    values: Floats, labels: Integers, classes: int, of: Callable[[Doubles], Doubles] = lambda chunk: chunk
-) -> Doubles:
-    """Return the mean of each class's rows after applying `of`, shape (C, D); of class -1 none, of others some."""
-    return class_sums(values, labels, classes, of) / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
-
-
-def class_sums(
-    values: Floats, labels: Integers, classes: int, of: Callable[[Doubles], Doubles] = lambda chunk: chunk
-) -> Doubles:
-    """Sum the rows (n, D) of each class to the shape (C, D), after applying `of`; label -1 does not count."""
-    sums = np.zeros((classes, values.shape[1]))
-    for rows, chunk in pieces(values):
-        counted = np.flatnonzero(labels[rows] >= 0)
-        places = (labels[rows][counted], counted)
-        sums += sparse.csr_array((np.ones(len(counted)), places), (classes, len(chunk))) @ of(chunk)
-    return sums
-
-
-def draw_rows(ids: npt.NDArray[np.str_], count: int, seed: int) -> Integers:
-    """Draw the places of at most `count` rows by their ids, whatever the order of rows; sorted by id."""
-    by_id = np.argsort(ids, kind="stable")
-    if len(by_id) <= count:
-        return by_id
-    return by_id[np.sort(np.random.default_rng(seed).choice(len(by_id), count, replace=False))]

@@ -17,20 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import (
-    POSITIVE,
-    Detector,
-    Doubles,
-    Integers,
-    RowDetector,
-    Scores,
-    at_least,
-    dots,
-    require_blocks,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import Detector, RowDetector, Scores, setting
 from unknown_detection.evaluation.detectors.logits import energy, log_mean_softmax, msp, mutual_information
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats, Integers
 from unknown_detection.evaluation.models.layers import channels_last
 from unknown_detection.evaluation.models.models import Model
 from unknown_detection.precision import exact_float32
@@ -166,13 +157,11 @@ def mean_cosine(features: Doubles) -> Scores:
 
     Formula: m_in = 2 / (V (V - 1)) sum_{i < j} cos(z_i, z_j), in [-1, 1]; the similarity to a zero vector is 0.
     """
-    views = len(features)
-    lengths = np.linalg.norm(features, axis=2, keepdims=True)
-    units = np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0)
+    views, units = len(features), arrays.unit(features)
     # The squared sum of unit vectors has every pair twice, and each vector with itself once.
     squares = np.einsum("vnd,vnd->n", units, units)
     total = units.sum(axis=0)
-    return (dots(total, total) - squares) / (views * (views - 1))
+    return (arrays.dots(total, total) - squares) / (views * (views - 1))
 
 
 def row_seed(seed: int, purpose: str, id_: str) -> int:
@@ -185,7 +174,7 @@ def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed:
     """Return the mean logits of a model whose last, and then second to last, block lacks its part of rank one."""
     import torch
 
-    require_blocks(model.layers.blocks, RankFeat.name)
+    arrays.require_blocks(model.layers.blocks, RankFeat.name)
     images = images.to(model.device)
     passes = []
     with exact_float32(), torch.inference_mode():
@@ -254,7 +243,6 @@ class ImageDetector(RowDetector):
         return {f"{self.column} of the second pass": values.reshape(len(values), -1)}
 
 
-@dataclass
 class ODIN(ImageDetector):
     """MSP of perturbed images with temperature scaling (ODIN); see `perturbed`.
 
@@ -273,15 +261,13 @@ class ODIN(ImageDetector):
         random=False,
         is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0,
     )
-    # The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer paper.
-    search: ClassVar = {
-        "temperature": (1000.0, 1.0, 10.0, 100.0),
-        "epsilon": (0.0014, 0.0, 0.0005, 0.001, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1, 0.2),
-    }
-    ranges: ClassVar = {"temperature": POSITIVE, "epsilon": at_least(0, "0 or more, in pixel values of [0, 1]")}
 
-    temperature: float = 1000.0
-    epsilon: float = 0.0014
+    # The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer paper.
+    temperature: float = setting(1000.0, 1.0, 10.0, 100.0, allowed=ranges.POSITIVE)
+    epsilon: float = setting(
+        *(0.0014, 0.0, 0.0005, 0.001, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1, 0.2),
+        allowed=ranges.at_least(0, "0 or more, in pixel values of [0, 1]"),
+    )
 
     def _rows(self, logits: Doubles) -> Scores:
         return msp(logits, self.temperature)
@@ -300,7 +286,6 @@ class ODINMaxLogit(ODIN):
         return -(logits / self.temperature).max(axis=1)
 
 
-@dataclass
 class MCDropout(ImageDetector):
     """MSP of the mean softmax over passes with dropout (MC-dropout).
 
@@ -312,9 +297,8 @@ class MCDropout(ImageDetector):
     name, title, source = "mc_dropout", "MC-Dropout", "Gal and Ghahramani 2016, section 4"
     compared = "pytorch-ood 0.4"
     image_pass = ImagePass("dropout", run_with_dropout, ("samples",), predicts=True, check=require_dropout)
-    ranges: ClassVar = {"samples": at_least(2)}
 
-    samples: int = 50
+    samples: int = setting(50, allowed=ranges.at_least(2))
 
     def _rows(self, values: Doubles) -> Scores:
         return msp(values)
@@ -333,7 +317,6 @@ class MCDropoutMI(MCDropout):
         return values[:, 0]
 
 
-@dataclass
 class CADet(ImageDetector):
     """Negative intra-similarity of an image's crops (CADet's m_in); see `mean_cosine` and `crop`.
 
@@ -347,9 +330,8 @@ class CADet(ImageDetector):
     name, title, source = "cadet", "CADet", "Guille-Escuret et al. 2023, section 3"
     image_pass = ImagePass("crops", run_on_crops, ("views",))
     column = "similarity"
-    ranges: ClassVar = {"views": at_least(2)}
 
-    views: int = 5
+    views: int = setting(5, allowed=ranges.at_least(2))
 
     def _rows(self, values: Doubles) -> Scores:
         return -values[:, 0]

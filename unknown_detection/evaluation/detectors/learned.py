@@ -5,28 +5,14 @@ Tested by `tests/evaluation/detectors/test_oodl.py` and `tests/evaluation/detect
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import (
-    Doubles,
-    Range,
-    RowDetector,
-    Scores,
-    at_least,
-    draw_rows,
-    labels_if_correct,
-    require_blocks,
-    require_finite,
-    require_width,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import LOGITS, RowDetector, Scores, setting
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats, Head
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats
 
 
-@dataclass
 class OODL(RowDetector):
     """One-class support vector machine on a block's standardized features (OODL).
 
@@ -46,29 +32,21 @@ class OODL(RowDetector):
 
     name, title, source = "oodl", "OODL", "Abdelzad et al. 2019, section 3"
     cost = "search"
-    fits_on = "train"
-    inputs = ()
-    search: ClassVar = {"depth": (0.0, 0.25, 0.5, 0.75, 1.0), "nu": (0.001, 0.01, 0.1)}
-    ranges: ClassVar = {
-        "depth": Range("0 to 1", lambda value: 0 <= value <= 1),
-        "nu": Range("above 0, up to 1", lambda value: 0 < value <= 1),
-        "rows": at_least(2),
-    }
     requires = ("sklearn",)
 
-    depth: float = 0.0
-    nu: float = 0.001
-    rows: int = 10_000
+    depth: float = setting(0.0, 0.25, 0.5, 0.75, 1.0, allowed=ranges.SHARE)
+    nu: float = setting(0.001, 0.01, 0.1, allowed=ranges.Range("above 0, up to 1", lambda value: 0 < value <= 1))
+    rows: int = setting(10_000, allowed=ranges.at_least(2))
     seed: int = 0
 
-    def _learn(self, features: Features, head: Head | None) -> None:
+    def _learn(self, features: Features) -> None:
         from sklearn.svm import OneClassSVM  # optional, and slow to import
 
-        require_blocks(features.blocks, self.name)
+        arrays.require_blocks(features.blocks, self.name)
         self.block = round(self.depth * (len(features.blocks) - 1))
         ((name, values),) = self._inputs(features).items()
-        require_finite(name, values, features.ids)
-        fitted = values[draw_rows(features.ids, int(self.rows), self.seed)].astype(np.float64)
+        arrays.require_finite(name, values, features.ids)
+        fitted = values[arrays.draw_rows(features.ids, int(self.rows), self.seed)].astype(np.float64)
         self.mean, deviation = fitted.mean(axis=0), fitted.std(axis=0)
         self.scale = np.where(deviation > 0, deviation, 1.0)
         standard = (fitted - self.mean) / self.scale
@@ -90,14 +68,13 @@ class OODL(RowDetector):
         return {f"features of block {self.block + 1}": features.blocks[self.block]}
 
     def _rows(self, values: Doubles) -> Scores:
-        require_width(f"features of block {self.block + 1}", values, len(self.mean))
+        arrays.require_width(f"features of block {self.block + 1}", values, len(self.mean))
         standard = (values - self.mean) / self.scale
         squares = (standard**2).sum(axis=1)[:, None] + (self.vectors**2).sum(axis=1)
         squares -= 2 * (standard @ self.vectors.T)
         return -np.exp(-self.gamma * np.maximum(squares, 0.0)) @ self.weights
 
 
-@dataclass
 class ScoreMixture(RowDetector):
     """Negative log density of a Gaussian mixture of other detectors' scores.
 
@@ -115,18 +92,17 @@ class ScoreMixture(RowDetector):
 
     source = "Guille-Escuret et al. 2023, section 3"
     fits_on = "validation"
-    search: ClassVar = {"components": (10, 1, 2, 5, 20)}
-    ranges: ClassVar = {"components": at_least(1)}
+    inputs = (LOGITS,)  # which tell right rows
     chosen_by = "errors"
     requires = ("sklearn",)
 
-    components: int = 10
+    components: int = setting(10, 1, 2, 5, 20, allowed=ranges.at_least(1))
     seed: int = 0
 
-    def _learn(self, features: Features, head: Head | None) -> None:
+    def _learn(self, features: Features) -> None:
         components, bases = int(self.components), self.base_methods
         (scores,) = self._inputs(features).values()
-        scores = scores[labels_if_correct(features) >= 0]
+        scores = scores[arrays.labels_if_correct(features) >= 0]
         # A full covariance of k scores needs k + 1 rows.
         least = components * (len(bases) + 1)
         if len(scores) < least:

@@ -11,32 +11,16 @@ that rows lose their order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_softmax, logsumexp, softmax
 
-from unknown_detection.evaluation.detectors.base import (
-    POSITIVE,
-    Doubles,
-    RowDetector,
-    Scores,
-    Together,
-    at_least,
-    chunks,
-    class_sums,
-    dots,
-    pieces,
-    predicted,
-    require_finite,
-    require_labels,
-    require_width,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, Together, setting
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats, Head
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
 # is reached only if there is no optimum: all fitted rows right (towards 0), or worse than chance.
@@ -124,10 +108,10 @@ def average(members: Sequence[Features]) -> Features:
                 f"{member.logits.shape} and {first.logits.shape}). Extract all models from one release, config and "
                 "split."
             )
-        require_finite("logits", member.logits, member.ids)
+        arrays.require_finite("logits", member.logits, member.ids)
     logits = tuple(member.logits for member in members)
     mean = np.empty(first.logits.shape)
-    for rows in chunks(len(first), len(members) * first.logits.shape[1]):
+    for rows in arrays.chunks(len(first), len(members) * first.logits.shape[1]):
         mean[rows] = log_mean_softmax(np.stack([member[rows] for member in logits]).astype(np.float64))
     return Features(first.ids, first.labels, mean, np.empty((len(first), 0)), (), members=logits)
 
@@ -145,7 +129,6 @@ class MSP(RowDetector):
     _rows = staticmethod(msp)
 
 
-@dataclass
 class Temperature(RowDetector):
     """Maximum softmax probability after temperature scaling.
 
@@ -158,11 +141,10 @@ class Temperature(RowDetector):
     name, title, source = "temperature", "TempScale", "Guo et al. 2017, equation 9"
     compared = "pytorch-ood 0.4"
     fits_on = "validation"
-    ranges: ClassVar = {"temperature": POSITIVE}
 
-    temperature: float | None = None
+    temperature: float | None = setting(None, allowed=ranges.POSITIVE)
 
-    def _learn(self, features: Features, head: Head | None) -> None:
+    def _learn(self, features: Features) -> None:
         self.fitted = fit_temperature(features) if self.temperature is None else self.temperature
 
     def _rows(self, logits: Doubles) -> Scores:
@@ -184,7 +166,6 @@ class MaxLogit(RowDetector):
         return -logits[np.arange(len(logits)), logits.argmax(axis=1)]  # faster than `max`, as in `exponentials`
 
 
-@dataclass
 class Energy(RowDetector):
     """Free energy (EBO).
 
@@ -194,9 +175,8 @@ class Energy(RowDetector):
 
     name, title, source = "energy", "EBO", "Liu et al. 2020, equation 4"
     compared = "pytorch-ood 0.4"
-    ranges: ClassVar = {"temperature": POSITIVE}
 
-    temperature: float = 1.0
+    temperature: float = setting(1.0, allowed=ranges.POSITIVE)
 
     def _rows(self, logits: Doubles) -> Scores:
         return energy(logits, self.temperature)
@@ -216,7 +196,7 @@ class Entropy(RowDetector):
     def _rows(self, logits: Doubles) -> Scores:
         others, top, total, greatest = exponentials(logits)
         below = greatest[:, None] - logits
-        return np.log1p(total) + dots(others, below) / (top * (1 + total))
+        return np.log1p(total) + arrays.dots(others, below) / (top * (1 + total))
 
 
 class Margin(RowDetector):
@@ -247,7 +227,7 @@ class Doctor(RowDetector):
 
     def _rows(self, logits: Doubles) -> Scores:
         others, top, total, _ = exponentials(logits)
-        squares = dots(others, others) / top**2
+        squares = arrays.dots(others, others) / top**2
         return (2 * total + (total * total - squares)) / (1 + squares)
 
 
@@ -261,10 +241,9 @@ class LogitNorm(RowDetector):
     name, title, source = "logit_norm", "Logit norm", "Guille-Escuret et al. 2023, section 3"
 
     def _rows(self, logits: Doubles) -> Scores:
-        return -np.sqrt(dots(logits, logits))
+        return -np.sqrt(arrays.dots(logits, logits))
 
 
-@dataclass
 class GEN(Together):
     """Generalized entropy of the greatest softmax probabilities (GEN).
 
@@ -276,15 +255,12 @@ class GEN(Together):
 
     name, title, source = "gen", "GEN", "Liu et al. 2023, section 3"
     compared = "pytorch-ood 0.4"
-    search: ClassVar = {"gamma": (0.1, 0.01, 0.5, 1.0, 2.0, 5.0, 10.0), "largest": (100, 10, 50, 200, 500, 1000)}
-    ranges: ClassVar = {"gamma": POSITIVE, "largest": at_least(1)}
 
-    gamma: float = 0.1
-    largest: int = 100
+    gamma: float = setting(0.1, 0.01, 0.5, 1.0, 2.0, 5.0, 10.0, allowed=ranges.POSITIVE)
+    largest: int = setting(100, 10, 50, 200, 500, 1000, allowed=ranges.at_least(1))
 
-    def _rows_together(self, detectors: Sequence[GEN], *inputs: Doubles) -> Doubles:
+    def _rows_together(self, detectors: Sequence[GEN], logits: Doubles) -> Doubles:
         """Sort the probabilities once."""
-        (logits,) = inputs
         odds, top, total, _ = exponentials(logits)
         odds /= top[:, None]
         # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
@@ -317,19 +293,17 @@ class KLMatching(RowDetector):
     compared = "pytorch-ood 0.4"
     fits_on = "validation"
 
-    def _learn(self, features: Features, head: Head | None) -> None:
-        predictions, classes = predicted(features), features.logits.shape[1]
-        sums = class_sums(features.logits, predictions, classes, partial(softmax, axis=1))
-        counts = np.bincount(predictions, minlength=classes)
-        means = sums[counts > 0] / counts[counts > 0, None]
-        self.typical = np.log(np.maximum(means, np.finfo(float).tiny))
+    def _learn(self, features: Features) -> None:
+        classes = features.logits.shape[1]
+        means = arrays.class_means(features.logits, arrays.predicted(features), classes, partial(softmax, axis=1))
+        self.typical = np.log(np.maximum(means[~np.isnan(means[:, 0])], np.finfo(float).tiny))
 
     def _rows(self, logits: Doubles) -> Scores:
         logarithms = log_softmax(logits, axis=1)
         probabilities = np.exp(logarithms)
         # A matrix product finds the class; the divergence from it is then computed without cancellation.
         nearest = self.typical[(probabilities @ self.typical.T).argmax(axis=1)]
-        return dots(probabilities, logarithms - nearest)
+        return arrays.dots(probabilities, logarithms - nearest)
 
 
 class MemberDetector(RowDetector):
@@ -344,7 +318,7 @@ class MemberDetector(RowDetector):
                 "models or run passes with dropout."
             )
         for member in features.members:
-            require_width("members' logits", member, features.members[0].shape[1])
+            arrays.require_width("members' logits", member, features.members[0].shape[1])
         return {f"logits of member {number}": member for number, member in enumerate(features.members, start=1)}
 
 
@@ -377,16 +351,16 @@ def fit_temperature(features: Features) -> float:
     l_y, changes sign at most once; the root is bracketed in log T. Without a root between 0.05 and 100, a bound is
     returned: the lower one if, for example, all rows are classified correctly.
     """
-    require_labels(features, "temperature")
+    arrays.require_labels(features, "temperature")
 
     def slope(log_temperature: float) -> float:
         total = 0.0
-        for rows, logits in pieces(features.logits):
+        for rows, logits in arrays.pieces(features.logits):
             # Differences to the label's logit are summed, because sums of large numbers would cancel.
             excess = logits - np.take_along_axis(logits, features.labels[rows, None], axis=1)
             scaled = excess / np.exp(log_temperature)
             weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-            total += float((dots(weights, excess) / weights.sum(axis=1)).sum())
+            total += float((arrays.dots(weights, excess) / weights.sum(axis=1)).sum())
         return total / len(features)
 
     cold, hot = float(np.log(_COLDEST)), float(np.log(_HOTTEST))

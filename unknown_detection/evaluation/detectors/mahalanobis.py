@@ -1,4 +1,8 @@
-"""Mahalanobis distance to the classes (MDS) of the last layer, the first block, all blocks or the logits; RMDS."""
+"""Mahalanobis distance to the classes (MDS) of the last layer, the first block, all blocks or the logits; RMDS.
+
+Mahalanobis++ and the radial distance are those of features divided by their length or a power of it. GMM has a
+covariance for each class.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import logsumexp
 
-from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
-    LOGITS,
-    Doubles,
-    Integers,
-    RowDetector,
-    Scores,
-    class_means,
-    dots,
-    pieces,
-    require_blocks,
-    require_finite,
-    require_rows_of_each_class,
-    require_width,
-    score_in_chunks,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import FEATURES, LOGITS, RowDetector, Scores, setting
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats, Head
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats, Integers
 
 _ROUNDINGS = 8
 """Allowed rounding error of each of D features, in units in the last place of its typical value.
@@ -35,6 +26,9 @@ _ROUNDINGS = 8
 For float32 logits with a constant sum, from layers of 64 to 2,048 synthetic features and 10 to 1,000 classes, the
 variance left unexplained by the other logits was at most D (2.4 units)^2.
 """
+
+_MOST = 8 << 30
+"""Bytes of covariances that are fitted at most (ours): 1,000 classes of 1,000 features, or 250 of 2,048."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +50,14 @@ class ClassGaussians:
     def distances(self, values: Doubles) -> Scores:
         """Compute the squared Mahalanobis distance of values, shape (m, D), to the nearest class mean, shape (m,)."""
         # A matrix product finds the nearest mean; the distance to it is then computed without cancellation.
-        white = _whiten(values, self.centre, self.scale, self.factor)
-        white -= self.means[(dots(self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)]
-        return dots(white, white)
+        white = whiten((values - self.centre) / self.scale, self.factor)
+        white -= self.means[(arrays.dots(self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)]
+        return arrays.dots(white, white)
 
 
-def _whiten(values: Doubles, centre: Doubles, scale: Doubles, factor: Doubles) -> Doubles:
-    scaled = (values - centre) / scale
-    return solve_triangular(factor, scaled.T, lower=True, overwrite_b=True, check_finite=False).T
+def whiten(values: Doubles, factor: Doubles) -> Doubles:
+    """Map centred values, which are overwritten, so that a covariance with this Cholesky factor is the identity."""
+    return solve_triangular(factor, values.T, lower=True, overwrite_b=True, check_finite=False).T
 
 
 def fit_class_gaussians(
@@ -80,13 +74,13 @@ def fit_class_gaussians(
     Journal of Multivariate Analysis 88, 2004, section 3.
     """
     count, width = values.shape
-    means = class_means(values, labels, classes, of)
+    means = arrays.class_means(values, labels, classes, of)
     covariance = np.zeros((width, width))
     fourth = 0.0
-    for rows, chunk in pieces(values):
+    for rows, chunk in arrays.pieces(values):
         residuals = of(chunk) - means[labels[rows]]
         covariance += residuals.T @ residuals
-        fourth += float((dots(residuals, residuals) ** 2).sum())
+        fourth += float((arrays.dots(residuals, residuals) ** 2).sum())
     covariance /= count
     if not np.trace(covariance) > 0:
         raise EvaluationError(
@@ -111,7 +105,7 @@ def fit_class_gaussians(
         )
     scale, factor = factored
     centre = means.mean(axis=0)
-    return ClassGaussians(centre, scale, factor, _whiten(means, centre, scale, factor), shrinkage)
+    return ClassGaussians(centre, scale, factor, whiten((means - centre) / scale, factor), shrinkage)
 
 
 def _scaled_cholesky(covariance: Doubles, rounding: Doubles) -> tuple[Doubles, Doubles] | None:
@@ -146,8 +140,6 @@ def _ledoit_wolf(covariance: Doubles, fourth: float, count: int) -> float:
 class _Distances(RowDetector):
     """The mean over layers of the squared distance to the nearest class."""
 
-    fits_on = "train"
-    inputs = ()  # layers are read one after the other
     layer: ClassVar[str] = FEATURES
 
     def _layers(self, features: Features) -> Iterator[tuple[str, Floats]]:
@@ -155,16 +147,16 @@ class _Distances(RowDetector):
         if self.layer in (FEATURES, LOGITS):
             yield from self._read(features, [self.layer]).items()
             return
-        require_blocks(features.blocks, self.name)
+        arrays.require_blocks(features.blocks, self.name)
         for number in range(1 if self.layer == "first block" else len(features.blocks)):
             yield f"features of block {number + 1}", features.blocks[number]
 
-    def _learn(self, features: Features, head: Head | None) -> None:
+    def _learn(self, features: Features) -> None:
         classes = features.logits.shape[1]
-        require_rows_of_each_class(features.labels, classes, 2, self.name)
+        arrays.require_rows_of_each_class(features.labels, classes, 2, self.name)
         self.gaussians = []
         for name, values in self._layers(features):
-            require_finite(name, values, features.ids)
+            arrays.require_finite(name, values, features.ids)
             self.gaussians.append(fit_class_gaussians(name, values, features.labels, classes, self._map))
 
     def score(self, features: Features) -> Scores:
@@ -177,8 +169,8 @@ class _Distances(RowDetector):
             )
         total = np.zeros(len(features))
         for (name, values), fitted in zip(self._layers(features), self.gaussians, strict=True):
-            require_width(name, values, fitted.means.shape[1])
-            total += score_in_chunks(partial(self._distances, fitted), {name: values}, features.ids)
+            arrays.require_width(name, values, fitted.means.shape[1])
+            total += arrays.score_in_chunks(partial(self._distances, fitted), {name: values}, features.ids)
         return total / len(self.gaussians)
 
     def _map(self, values: Doubles) -> Doubles:
@@ -242,11 +234,109 @@ class RMDS(Mahalanobis):
     name, title, source = "rmds", "RMDS", "Ren et al. 2021, section 3"
     compared = "pytorch-ood 0.4"
 
-    def _learn(self, features: Features, head: Head | None) -> None:
-        super()._learn(features, head)
+    def _learn(self, features: Features) -> None:
+        super()._learn(features)
         one_class = np.zeros_like(features.labels)
         self.background = fit_class_gaussians(FEATURES, features.penultimate, one_class, 1, self._map)
 
     def _distances(self, fitted: ClassGaussians, values: Doubles) -> Scores:
         mapped = self._map(values)
         return fitted.distances(mapped) - self.background.distances(mapped)
+
+
+class MahalanobisPP(Mahalanobis):
+    """Mahalanobis distance of features of length 1 to the nearest class (Mahalanobis++).
+
+    Formula: as `Mahalanobis` with z / ||z|| in place of z, for the fit and for the score.
+    Source: Müller and Hein, Mahalanobis++: Improving OOD Detection via Feature Normalization, ICML 2025, section 4.
+    Nothing is to be set or searched.
+    """
+
+    name, title, source = "mahalanobis_pp", "Mahalanobis++", "Müller and Hein 2025, section 4"
+    compared = "the authors' code (53de550); scikit-learn"
+
+    _map = staticmethod(arrays.unit)
+
+
+class RMDSPP(RMDS):
+    """Relative Mahalanobis distance of features of length 1 (relative Mahalanobis++).
+
+    Formula: as `RMDS` with z / ||z|| in place of z, in the distance to the classes and to all rows.
+    Source: Müller and Hein 2025, section 4, as `MahalanobisPP`.
+    """
+
+    name, title, source = "rmds_pp", "RMDS++", "Müller and Hein 2025, section 4"
+    compared = MahalanobisPP.compared
+
+    _map = staticmethod(arrays.unit)
+
+
+class MahalanobisRadial(Mahalanobis):
+    """Mahalanobis distance of radially scaled features.
+
+    Formula: as `Mahalanobis` with z / ||z||^beta in place of z: beta = 0 is `Mahalanobis`, beta = 1 Mahalanobis++.
+    Source: Janiak, Binkowski and Kajdanowicz, A Geometry-Based View of Mahalanobis OOD Detection, 2025 (arXiv
+    2510.15202), the map phi_beta. The authors choose beta by spectra and intrinsic dimension of the known rows; here
+    it is searched, and the default and the list are ours.
+    """
+
+    name, title, source = "mahalanobis_radial", "Mahalanobis (radial)", "Janiak et al. 2025, the map phi_beta"
+    compared = "scikit-learn"
+
+    beta: float = setting(1.0, 0.0, 0.25, 0.5, 0.75, 1.25, 1.5, 2.0, allowed=ranges.at_least(0))
+
+    def _map(self, values: Doubles) -> Doubles:
+        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        return values / np.where(norms > 0, norms, 1.0) ** self.beta
+
+
+class GMM(RowDetector):
+    """Negative log density of the features under a mixture of one Gaussian a class (GMM).
+
+    Formula: -log sum_c n_c / n N(z; m_c, S_c + r I) with n_c, m_c and S_c the number, mean and covariance of the
+    fitted rows of class c, and r the `regularization`.
+    Source: a classical baseline without a paper of its own, in pytorch-ood 2025 in this form; its r is 1e-6. OpenOOD's
+    fits a mixture without labels to 50 principal components.
+    """
+
+    name, title, source = "gmm", "GMM", "pytorch-ood 2025 (no paper)"
+    compared = "pytorch-ood 0.4"
+
+    regularization: float = setting(1e-6, 1e-4, 1e-2, 1.0, allowed=ranges.POSITIVE)
+
+    def _learn(self, features: Features) -> None:
+        classes, width = features.logits.shape[1], features.penultimate.shape[1]
+        arrays.require_rows_of_each_class(features.labels, classes, 1, self.name)
+        if classes * width**2 * 8 > _MOST:
+            raise EvaluationError(
+                f"gmm fits a covariance to each of {classes:,} classes, of {width:,} features: "
+                f"{classes * width**2 * 8 / (1 << 30):,.0f} GiB. Leave it out; mahalanobis has one for all of them."
+            )
+        order = np.argsort(features.labels, kind="stable")
+        self.means: list[Doubles] = []
+        self.factors: list[Doubles] = []
+        constants: list[float] = []
+        for rows in np.split(order, np.cumsum(np.bincount(features.labels, minlength=classes))[:-1]):
+            z = features.penultimate[rows].astype(np.float64)
+            self.means.append(z.mean(axis=0))
+            z -= self.means[-1]
+            covariance = z.T @ z / len(z)
+            covariance[np.diag_indices(width)] += self.regularization
+            try:
+                factor = np.linalg.cholesky(covariance)
+            except np.linalg.LinAlgError as error:
+                raise EvaluationError(
+                    f"The covariance of class {len(constants)} is singular with regularization "
+                    f"{self.regularization:g}, from {len(z):,} rows of {width:,} features. Give gmm a greater one."
+                ) from error
+            self.factors.append(np.asarray(factor, np.float64))
+            logarithm = np.log(np.diag(factor)).sum() + width / 2 * np.log(2 * np.pi)
+            constants.append(np.log(len(z) / len(features)) - logarithm)
+        self.constants = np.array(constants)
+
+    def _rows(self, z: Doubles) -> Scores:
+        distances = np.empty((len(z), len(self.means)))
+        for column, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
+            white = whiten(z - mean, factor)
+            distances[:, column] = arrays.dots(white, white)
+        return -logsumexp(self.constants - distances / 2, axis=1)

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-from unknown_detection.evaluation.detectors.base import Doubles, Integers, chunks, pieces
+from unknown_detection.evaluation.detectors import arrays
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Floats
+from unknown_detection.evaluation.models.features import Doubles, Floats, Integers
 from unknown_detection.evaluation.models.models import check_device, out_of_memory, pick_device
 from unknown_detection.precision import exact_float32
 
@@ -36,6 +36,9 @@ _PRODUCTS = 1 << 23
 
 _BANK_ROWS = 2048
 """Rows of the bank that are multiplied at once: they stay in a core's cache."""
+
+_PAIRS = 64
+"""Pairs of vectors that are compared in float64 at once: they stay in a core's cache."""
 
 _LEAST_ROWS = 128
 """Rows for which the bank is read once, whatever its size: fewer would wait for memory."""
@@ -114,7 +117,7 @@ class Bank:
 def make_bank(rows: Floats, weights: Doubles | float = 1.0) -> Bank:
     """Return a bank of the rows of a matrix."""
     lengths = np.empty(len(rows))
-    for some, values in pieces(rows):
+    for some, values in arrays.pieces(rows):
         lengths[some] = np.linalg.norm(values, axis=1)
     bank = Bank(rows, np.where(lengths > 0, lengths, 1.0), np.broadcast_to(weights, lengths.shape))
     # Of numbers so small or great, and of those that float64 alone has, products in float32 lose digits.
@@ -145,6 +148,19 @@ class TopProducts:
         first = (self.products > middle + 2 * self.error).sum(axis=1)
         return first, (self.products >= middle - 2 * self.error).sum(axis=1)
 
+    def exact(
+        self, first: Integers, end: Integers, of: Callable[[Integers, Integers], Doubles], nothing: float
+    ) -> Doubles:
+        """Compute `of` rows and of rows of the bank, at the places from first to end; `nothing` behind these."""
+        sizes = end - first
+        row, place = np.nonzero(np.arange(sizes.max(initial=1)) < sizes[:, None])
+        candidates = self.index[row, first[row] + place]
+        values = np.full((len(sizes), sizes.max(initial=1)), nothing)
+        for start in range(0, len(row), _PAIRS):
+            pairs = slice(start, start + _PAIRS)
+            values[row[pairs], place[pairs]] = of(row[pairs], candidates[pairs])
+        return values
+
 
 def search_bank(z: Doubles, bank: Bank, count: int, decide: Callable[[slice, TopProducts], Doubles]) -> Doubles:
     """Find the `count` greatest products of rows, shape (m, D), each of length 1 or 0, with a bank.
@@ -166,7 +182,7 @@ def search_bank(z: Doubles, bank: Bank, count: int, decide: Callable[[slice, Top
     threads = min((library["num_threads"] for library in _blas().info()), default=1)
     # As many blocks for each thread, of one size: none waits for the last one of another.
     rounds = -(-len(z) // (threads * max(_LEAST_ROWS, _PRODUCTS // len(bank))))
-    blocks = [*chunks(len(z), at_once=max(_LEAST_ROWS, -(-len(z) // (threads * rounds))))]
+    blocks = [*arrays.chunks(len(z), at_once=max(_LEAST_ROWS, -(-len(z) // (threads * rounds))))]
     if threads == 1:
         return np.concatenate([*map(search, blocks)])
     with _blas().limit(limits=1), ThreadPoolExecutor(threads) as pool:
@@ -181,7 +197,7 @@ def _blas() -> Any:
 
 def _top_with_numpy(z: npt.NDArray[np.float32], bank: Bank, count: int, margin: float) -> tuple[Any, Integers]:
     products = np.empty((len(z), len(bank)), np.float32)
-    for rows in chunks(len(bank), at_once=_BANK_ROWS):
+    for rows in arrays.chunks(len(bank), at_once=_BANK_ROWS):
         vectors, factors = bank.factored(rows)
         np.multiply(z @ vectors.T, factors, out=products[:, rows])
     # Of the greatest of 16 products each, the k-th greatest is hardly less than that of all, and found faster.
@@ -205,7 +221,7 @@ def _top_on_device(
     with computing_on(device):
         given = torch.from_numpy(z).to(device)
         products, index = given.new_empty((len(z), 0)), torch.empty((len(z), 0), dtype=torch.int64, device=device)
-        for rows in chunks(len(bank), at_once=8 * _BANK_ROWS):
+        for rows in arrays.chunks(len(bank), at_once=8 * _BANK_ROWS):
             vectors, factors = (torch.tensor(values, device=device) for values in bank.factored(rows))
             numbers = torch.arange(rows.start, rows.stop, device=device).expand(len(z), -1)
             products, index = torch.cat((products, given @ vectors.T * factors), 1), torch.cat((index, numbers), 1)

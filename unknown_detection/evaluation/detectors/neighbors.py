@@ -1,30 +1,21 @@
-"""Scores by comparison with a bank of fitted rows: KNN, NNGuide, and Relation (Neural Relation Graph)."""
+"""Scores by comparison with a bank of fitted rows: KNN, CombOOD, NNGuide, and Relation (Neural Relation Graph)."""
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import importlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
 
-from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
-    LOGITS,
-    POSITIVE,
-    Doubles,
-    Range,
-    Together,
-    chunks,
-    dots,
-    pieces,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import Together, setting
 from unknown_detection.evaluation.detectors.logits import energy
+from unknown_detection.evaluation.detectors.mahalanobis import whiten
 from unknown_detection.evaluation.detectors.nearest import (
     Bank,
     TopProducts,
@@ -34,7 +25,7 @@ from unknown_detection.evaluation.detectors.nearest import (
     torch_device,
 )
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.models.features import Doubles, Features, Integers
 
 # Bank rows per chunk. Each chunk is converted to float64 again for every chunk of scored rows, so the latter should be
 # larger.
@@ -43,28 +34,25 @@ _BANK_ROWS = 1024
 _AT_ONCE = 4096
 """Rows that are compared at once: the more, the less often the bank is read."""
 
-_PAIRS = 64
-"""Pairs of rows that are compared in float64 at once: they stay in a core's cache."""
+_TO_ALL = "1 to the number of rows fitted on"
 
+_ROWS = 10_000
+"""Rows that CombOOD's transform and covariance are fitted on at most, drawn by id (ours)."""
 
-def unit(values: Doubles) -> Doubles:
-    """Divide rows, shape (n, D), by their Euclidean norm; rows of zeros stay."""
-    norms = np.linalg.norm(values, axis=1, keepdims=True)
-    return values / np.where(norms > 0, norms, 1.0)
+_LEAST = 1e-20
+"""What a squared distance is at least: its logarithm is finite (ours)."""
 
 
 class _Nearest(Together):
     """A detector that searches the `k` nearest fitted rows; several search once, for the greatest k."""
 
     cost = "search"
-    fits_on = "train"
-    inputs: ClassVar[tuple[str, ...]] = (FEATURES,)
     at_once = _AT_ONCE
-    ranges: ClassVar = {"k": "1 to the number of rows fitted on"}
     k: int
-    bank: Bank
+    _decide: ClassVar[Callable[..., Doubles]]
+    """Computes the scores of rows from their top products, shape (m, number of ks)."""
 
-    def _learn(self, features: Features, head: Head | None) -> None:
+    def _learn(self, features: Features) -> None:
         if not (1 <= self.k <= len(features) and self.k == int(self.k)):
             raise EvaluationError(
                 f"k of {self.name} must be a whole number from 1 to the {len(features):,} rows it is fitted on, found "
@@ -72,16 +60,13 @@ class _Nearest(Together):
             )
         self.bank = make_bank(features.penultimate)
 
-    def _rows_together(self, detectors: Sequence[_Nearest], *inputs: Doubles) -> Doubles:
-        z, counts = unit(inputs[0]), [int(detector.k) for detector in detectors]
-        return search_bank(z, self.bank, max(counts), lambda rows, top: self._decide(z[rows], counts, top))
-
-    @abc.abstractmethod
-    def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
-        """Compute the scores of rows from their top products, shape (m, number of ks)."""
+    def _rows_together(self, detectors: Sequence[_Nearest], z: Doubles) -> Doubles:
+        directions, counts = arrays.unit(z), [int(detector.k) for detector in detectors]
+        return search_bank(
+            directions, self.bank, max(counts), lambda rows, top: self._decide(directions[rows], counts, top)
+        )
 
 
-@dataclass
 class KNN(_Nearest):
     """Distance to the k-th nearest fitted row (KNN).
 
@@ -93,29 +78,59 @@ class KNN(_Nearest):
 
     name, title, source = "knn", "KNN", "Sun et al. 2022, section 3"
     compared = "pytorch-ood 0.4"
-    search: ClassVar = {"k": (50, 1, 5, 10, 20, 100, 200, 500, 1000)}
 
-    k: int = 50
+    k: int = setting(50, 1, 5, 10, 20, 100, 200, 500, 1000, allowed=_TO_ALL)
 
     def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
         """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
+
+        def apart(rows: Integers, some: Integers) -> Doubles:
+            # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
+            return np.linalg.norm(z[rows] - self.bank.directions(some), axis=1)
+
         distances = np.empty((len(z), len(counts)))
         for column, count in enumerate(counts):
-            first, end = top.around(count)  # the candidates of each row
-            sizes = end - first
-            starts = np.cumsum(sizes) - sizes
-            row = np.repeat(np.arange(len(z)), sizes)
-            candidates = top.index[row, np.arange(len(row)) - starts[row] + first[row]]
-            of_pairs = np.empty(len(row))
-            for start in range(0, len(row), _PAIRS):
-                pairs = slice(start, start + _PAIRS)
-                # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
-                of_pairs[pairs] = np.linalg.norm(z[row[pairs]] - self.bank.directions(candidates[pairs]), axis=1)
-            distances[:, column] = of_pairs[np.lexsort((of_pairs, row))][starts + count - 1 - first]
+            first, end = top.around(count)
+            near = np.sort(top.exact(first, end, apart, np.inf), axis=1)
+            distances[:, column] = near[np.arange(len(z)), count - 1 - first]
         return distances
 
 
-@dataclass
+class CombOOD(KNN):
+    """Squared Mahalanobis distance, plus the logarithm of the squared distance to the k-th nearest row (CombOOD).
+
+    Formula: x^T (S + I)^-1 x + sqrt(D) log d_k^2 with d_k as in `KNN`, x the features, each standardized and made
+    normal by Yeo and Johnson's transform of the fitted rows, and S their covariance.
+    Source: Rajasekaran et al., COMBOOD: A Semiparametric Approach for Detecting Out-of-distribution Data for Image
+    Classification, SDM 2024, and the authors' code ("square log probability"; k = 50). Both distances are of the
+    penultimate features, one of the code's strategies; its entry on OpenOOD's board, which is disputed, takes the
+    first of the least and greatest activations of every layer. That is to the mean of all rows, not of classes.
+    """
+
+    name, title, source = "combood", "CombOOD", "Rajasekaran et al. 2024 (penultimate features)"
+    requires = ("sklearn",)
+
+    k: int = setting(50, 10, 200, allowed=_TO_ALL)
+
+    def _learn(self, features: Features) -> None:
+        from sklearn.pipeline import make_pipeline  # optional, and slow to import
+        from sklearn.preprocessing import PowerTransformer, StandardScaler
+
+        super()._learn(features)
+        fitted = features.penultimate[arrays.draw_rows(features.ids, _ROWS, 0)].astype(np.float64)
+        self.normal = make_pipeline(StandardScaler(), PowerTransformer())
+        covariance = np.cov(self.normal.fit_transform(fitted), rowvar=False)
+        self.factor = np.asarray(np.linalg.cholesky(covariance + np.eye(len(covariance))), np.float64)
+
+    def _rows_together(self, detectors: Sequence[_Nearest], z: Doubles) -> Doubles:
+        """Search once, for the greatest k."""
+        nearest = np.maximum(super()._rows_together(detectors, z) ** 2, _LEAST)
+        if not len(nearest):
+            return nearest
+        white = whiten(self.normal.transform(z), self.factor)
+        return arrays.dots(white, white)[:, None] + np.sqrt(z.shape[1]) * np.log(nearest)
+
+
 class NNGuide(_Nearest):
     """Energy times the mean similarity to the nearest fitted rows, which count by their energy (NNGuide).
 
@@ -128,39 +143,32 @@ class NNGuide(_Nearest):
 
     name, title, source = "nnguide", "NNGuide", "Park et al. 2023, section 3"
     compared = "pytorch-ood 0.4"
-    inputs = (FEATURES, LOGITS)
-    search: ClassVar = {"k": (10, 1, 50, 100)}  # 100 is OpenOOD's
 
-    k: int = 10
+    k: int = setting(10, 1, 50, 100, allowed=_TO_ALL)  # 100 is OpenOOD's
 
     def _decide(self, z: Doubles, counts: Sequence[int], top: TopProducts) -> Doubles:
         return top_means(z, self.bank, counts, top)
 
-    def _learn(self, features: Features, head: Head | None) -> None:
-        super()._learn(features, head)
-        energies = [-energy(logits) for _, logits in pieces(features.logits)]
+    def _learn(self, features: Features) -> None:
+        super()._learn(features)
+        energies = [-energy(logits) for _, logits in arrays.pieces(features.logits)]
         self.bank = replace(self.bank, weights=np.concatenate(energies))
 
-    def _rows_together(self, detectors: Sequence[_Nearest], *inputs: Doubles) -> Doubles:
-        return energy(inputs[1])[:, None] * super()._rows_together(detectors, *inputs)
+    def _rows_together(self, detectors: Sequence[_Nearest], z: Doubles, *logits: Doubles) -> Doubles:
+        return energy(logits[0])[:, None] * super()._rows_together(detectors, z)
 
 
 def top_means(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Doubles:
     """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
-    most = max(counts)
-    _, end = top.around(most)
-    row, place = np.nonzero(np.arange(end.max(initial=most)) < end[:, None])
-    candidates = top.index[row, place]
-    products = np.full((len(z), end.max(initial=most)), -np.inf)
-    for start in range(0, len(row), _PAIRS):
-        pairs = slice(start, start + _PAIRS)
-        products[row[pairs], place[pairs]] = dots(z[row[pairs]], bank.directions(candidates[pairs]))
-    products[row, place] *= bank.weights[candidates]
-    descending = -np.sort(-products, axis=1)
+
+    def products(rows: Integers, some: Integers) -> Doubles:
+        return arrays.dots(z[rows], bank.directions(some)) * bank.weights[some]
+
+    _, end = top.around(max(counts))
+    descending = -np.sort(-top.exact(np.zeros_like(end), end, products, -np.inf), axis=1)
     return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
 
 
-@dataclass
 class Relation(Together):
     """Negative mean relation to the fitted rows.
 
@@ -174,21 +182,17 @@ class Relation(Together):
 
     name, title, source = "relation", "Relation", "Kim et al. 2023, section 3"
     cost = "search"
-    fits_on = "train"
-    inputs = (FEATURES, LOGITS)
     at_once = _AT_ONCE
-    search: ClassVar = {"power": (1.0, 2.0, 4.0, 8.0), "cutoff": (0.03, 0.0)}
-    ranges: ClassVar = {"power": POSITIVE, "cutoff": Range("0 to 1", lambda value: 0 <= value <= 1)}
 
-    power: float = 1.0
-    cutoff: float = 0.03
+    power: float = setting(1.0, 2.0, 4.0, 8.0, allowed=ranges.POSITIVE)
+    cutoff: float = setting(0.03, 0.0, allowed=ranges.SHARE)
 
-    def _learn(self, features: Features, head: Head | None) -> None:
+    def _learn(self, features: Features) -> None:
         self.bank, self.logits = make_bank(features.penultimate), features.logits
 
-    def _rows_together(self, detectors: Sequence[Relation], *inputs: Doubles) -> Doubles:
+    def _rows_together(self, detectors: Sequence[Relation], z: Doubles, logits: Doubles) -> Doubles:
         """Compute the relations to the bank once."""
-        rows = unit(inputs[0]), softmax(inputs[1], axis=1)
+        rows = arrays.unit(z), softmax(logits, axis=1)
         # By the size of the bank alone, so that a row's score does not depend on the number of rows.
         device = torch_device(_AT_ONCE * len(self.bank) * sum(values.shape[1] for values in rows))
         return -_relations(*rows, detectors, device) / len(self.bank)
@@ -206,7 +210,7 @@ def _relations(z: Any, probabilities: Any, detectors: Sequence[Relation], device
     total = np.zeros((len(z), len(detectors)))
     with contextlib.nullcontext() if device is None else computing_on(device):
         z, probabilities = move(z), move(probabilities)
-        for rows in chunks(len(bank), at_once=_BANK_ROWS * (1 if device is None else 8)):
+        for rows in arrays.chunks(len(bank), at_once=_BANK_ROWS * (1 if device is None else 8)):
             logits = move(detectors[0].logits[rows])
             odds = library.exp(logits - library.amax(logits, axis=1, keepdims=True))
             vectors, factors = (bank.directions(rows), 1.0) if device is None else map(move, bank.factored(rows))

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from unknown_detection.evaluation.detectors.base import (
-    POSITIVE,
-    Doubles,
-    Integers,
-    Range,
-    RowDetector,
-    Scores,
-    at_least,
-    class_means,
-    labels_to_fit,
-    pieces,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.models.features import Doubles, Features, Integers
 
 # Two rows are equally far from their mean, but fitting needs distances that differ.
 _LEAST_ROWS = 3
 
 
-@dataclass
 class OpenMax(RowDetector):
     """OpenMax: log odds of the unknown class.
 
@@ -59,37 +47,30 @@ class OpenMax(RowDetector):
 
     name, title, source = "openmax", "OpenMax", "Bendale and Boult 2016, algorithms 1 and 2"
     compared = "pytorch-ood 0.4; libMR"
-    fits_on = "train"
     at_once = 256  # each with `revised` copies of its logits
-    search: ClassVar = {"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)}
-    ranges: ClassVar = {
-        "revised": at_least(1, "1 to the number of classes"),
-        "tail": at_least(2),
-        "euclidean_weight": at_least(0),
-        "cosine_weight": at_least(0),
-        "rank_weight": Range("0 to 1; 0 for weights by rank", lambda value: 0 <= value <= 1),
-        "translation": Range(
+
+    revised: int = setting(10, 1, 5, 20, 30, 40, allowed=ranges.at_least(1, "1 to the number of classes"))
+    tail: int = setting(20, 2, 5, 10, 30, 40, allowed=ranges.at_least(2))
+    euclidean_weight: float = setting(0.005, allowed=ranges.at_least(0))
+    cosine_weight: float = setting(1.0, allowed=ranges.at_least(0))
+    rank_weight: float = setting(0.0, allowed=ranges.Range("0 to 1; 0 for weights by rank", ranges.SHARE.allows))
+    translation: float = setting(
+        1.0,
+        allowed=ranges.Range(
             "above 0; 1 as libmr 0.1.9 and the unified benchmark, 10000 as older libMR and pytorch-ood",
-            POSITIVE.allows,
+            ranges.POSITIVE.allows,
         ),
-    }
+    )
 
-    revised: int = 10
-    tail: int = 20
-    euclidean_weight: float = 0.005
-    cosine_weight: float = 1.0
-    rank_weight: float = 0.0
-    translation: float = 1.0
-
-    def _learn(self, features: Features, head: Head | None) -> None:
+    def _learn(self, features: Features) -> None:
         weights = self.euclidean_weight, self.cosine_weight
         if not any(weights):
             raise EvaluationError("Both weights of openmax's distances are 0. Give one above 0.")
         classes = features.logits.shape[1]
-        labels, self.remark = labels_to_fit(features, _LEAST_ROWS, self.name)
-        self.means = class_means(features.logits, labels, classes)
+        labels, self.remark = arrays.labels_to_fit(features, _LEAST_ROWS, self.name)
+        self.means = arrays.class_means(features.logits, labels, classes)
         distances = np.empty(len(features))
-        for rows, logits in pieces(features.logits):
+        for rows, logits in arrays.pieces(features.logits):
             distances[rows] = _distances(logits, self.means[features.labels[rows]], *weights)
         largest = _largest(distances[labels >= 0], labels[labels >= 0], classes, int(self.tail))
         equal = np.flatnonzero(np.nanmin(largest, axis=1) == np.nanmax(largest, axis=1))
@@ -105,14 +86,10 @@ class OpenMax(RowDetector):
         unknown, revised = self._revise(logits)
         return unknown - logsumexp(revised, axis=1)
 
-    def predict(self, features: Features) -> Integers:
+    def _classes(self, logits: Doubles) -> Integers:
         """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has the greatest."""
-
-        def classes(logits: Doubles) -> Scores:
-            unknown, revised = self._revise(logits)
-            return np.where(unknown > revised.max(axis=1), -1, revised.argmax(axis=1))
-
-        return self._score_rows(classes, features).astype(np.int64)
+        unknown, revised = self._revise(logits)
+        return np.where(unknown > revised.max(axis=1), -1, revised.argmax(axis=1))
 
     def _revise(self, logits: Doubles) -> tuple[Doubles, Doubles]:
         """Move a part of the greatest logits to the unknown class; return its logit (n,) and the others (n, C)."""
@@ -122,8 +99,7 @@ class OpenMax(RowDetector):
         rank_weights = self.rank_weight or np.arange(self._alpha, 0, -1) / self._alpha
         weights = self.euclidean_weight, self.cosine_weight
         distances = _distances(logits[:, None, :], self.means[greatest], *weights)
-        with np.errstate(over="ignore"):  # far from the mean, where it is 1
-            outlying = -np.expm1(-np.exp(self.tails.log_hazard(distances, greatest)))
+        outlying = -np.expm1(-np.exp(self.tails.log_hazard(distances, greatest)))  # far from the mean it is 1
         moved = logits[rows, greatest] * outlying * rank_weights
         revised = logits.copy()
         revised[rows, greatest] -= moved

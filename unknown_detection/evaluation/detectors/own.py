@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors import DETECTORS
-from unknown_detection.evaluation.detectors.base import ChosenBy, Detector, Fit, Integers, Reads, Scores
+from unknown_detection.evaluation.detectors.base import ChosenBy, Detector, Fit, Reads, Scores
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, one_line, require_known
 from unknown_detection.evaluation.files import load_python
-from unknown_detection.evaluation.models.features import Features, read_only
+from unknown_detection.evaluation.models.features import Features, Integers, read_only
 
 Own = type[Detector] | Detector | Callable[[Features], npt.ArrayLike]
 """A class, which is searched; an instance, whose hyperparameters are taken as they are; or a function that scores the

@@ -1,4 +1,4 @@
-"""Energy scores of modified features or weights of the last linear layer: ReAct, DICE, ASH, SCALE.
+"""Energy scores of modified features or weights of the last layer: ReAct, DICE, ASH, SCALE, VRA and RAS.
 
 ReAct and ASH have also been applied to feature maps; here they use their spatial mean, the `penultimate` features. In
 the formulas z (n, D) are these features, W (C, D) and b (C,) the layer, and E the energy, `logits.Energy` at T = 1.
@@ -6,30 +6,19 @@ the formulas z (n, D) are these features, W (C, D) and b (C,) the layer, and E t
 
 from __future__ import annotations
 
-import abc
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
-    Doubles,
-    Range,
-    RowDetector,
-    Scores,
-    chunks,
-    layer,
-    mean_features,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.models.features import Doubles, Features, Head, Integers
 
 Variant = Literal["s", "b", "p"]
-
-_SHARE = Range("0 to below 1", lambda value: 0 <= value < 1)
 
 _SAMPLE = 1 << 17
 """About how many values are sorted to bracket a threshold."""
@@ -39,27 +28,19 @@ class ShapedEnergy(RowDetector):
     """The energy of the last layer's logits of modified features, which also predict the class."""
 
     reads_head = True
-    inputs = (FEATURES,)
+    _shape: ClassVar[Callable[..., Doubles]]
+    """Modifies features, shape (m, D)."""
 
-    def _learn(self, features: Any, head: Any) -> None:
-        self.weight, self.bias = layer(head)
+    def _logits(self, *inputs: Doubles) -> Doubles:
+        return self._shape(*inputs) @ self.matrix.T + self.bias
 
-    @abc.abstractmethod
-    def _shape(self, z: Doubles) -> Doubles:
-        """Modify features, shape (m, D)."""
+    def _rows(self, z: Doubles, *others: Doubles) -> Scores:
+        return energy(self._logits(z, *others))
 
-    def _logits(self, z: Doubles) -> Doubles:
-        return self._shape(z) @ self.weight.T + self.bias
-
-    def _rows(self, z: Doubles) -> Scores:
-        return energy(self._logits(z))
-
-    def predict(self, features: Features) -> npt.NDArray[np.int64]:
-        """Return the class of the greatest of these logits, shape (n,)."""
-        return self._score_rows(lambda z: self._logits(z).argmax(axis=1), features).astype(np.int64)
+    def _classes(self, *inputs: Doubles) -> Integers:
+        return self._logits(*inputs).argmax(axis=1)
 
 
-@dataclass
 class ReAct(ShapedEnergy):
     """ReAct: energy of the logits of features clipped at an upper threshold.
 
@@ -70,21 +51,16 @@ class ReAct(ShapedEnergy):
 
     name, title, source = "react", "ReAct", "Sun et al. 2021, section 3"
     compared = "pytorch-ood 0.4"
-    fits_on = "train"
-    search: ClassVar = {"quantile": (0.9, 0.85, 0.95, 0.99)}
-    ranges: ClassVar = {"quantile": _SHARE}
 
-    quantile: float = 0.9
+    quantile: float = setting(0.9, 0.85, 0.95, 0.99, allowed=ranges.BELOW_ONE)
 
-    def _learn(self, features: Features, head: Head) -> None:
-        super()._learn(features, head)
+    def _learn(self, features: Features) -> None:
         self.threshold = _quantile(features.penultimate, self.quantile)
 
     def _shape(self, z: Doubles) -> Doubles:
         return np.minimum(z, self.threshold)
 
 
-@dataclass
 class DICE(ShapedEnergy):
     """DICE: energy of the logits computed with the layer's most contributing weights only.
 
@@ -94,46 +70,97 @@ class DICE(ShapedEnergy):
 
     name, title, source = "dice", "DICE", "Sun and Li 2022, section 3"
     compared = "pytorch-ood 0.4"
-    fits_on = "train"
-    search: ClassVar = {"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)}
-    ranges: ClassVar = {"sparsity": _SHARE}
 
-    sparsity: float = 0.9
+    sparsity: float = setting(0.9, 0.1, 0.3, 0.5, 0.7, allowed=ranges.BELOW_ONE)
 
-    def _learn(self, features: Features, head: Head) -> None:
-        super()._learn(features, head)
-        contribution = self.weight * mean_features(features)
-        self.weight = np.where(contribution > _quantile(contribution, self.sparsity), self.weight, 0.0)
+    def _learn(self, features: Features) -> None:
+        contribution = self.matrix * arrays.mean_features(features)
+        self.matrix = np.where(contribution > _quantile(contribution, self.sparsity), self.matrix, 0.0)
 
     def _shape(self, z: Doubles) -> Doubles:
         return z
 
 
+class VRA(ShapedEnergy):
+    """VRA: energy of the logits of features without their abnormally low and high activations.
+
+    Formula: E(W v(z) + b) with v(z)_d = 0 where z_d < a_d, b_d where z_d > b_d, else z_d; a_d and b_d are the `lower`
+    and `upper` quantile of activation d over the fitted rows, interpolated linearly.
+    Source: Xu et al., VRA: Variational Rectified Activation for Out-of-distribution Detection, NeurIPS 2023; quantiles
+    of each feature and the defaults as in the authors' code for CIFAR-10 (upper is 0.95 for CIFAR-100). OpenOOD and
+    pytorch-ood raise low activations to their threshold instead.
+    """
+
+    name, title, source = "vra", "VRA", "Xu et al. 2023"
+    compared = "the authors' code (4dad931); pytorch-ood 0.4"
+
+    lower: float = setting(0.6, 0.0, 0.5, allowed=ranges.SHARE)
+    upper: float = setting(0.9, 0.85, 0.95, allowed=ranges.SHARE)
+
+    def _learn(self, features: Features) -> None:
+        if self.lower > self.upper:
+            raise EvaluationError(
+                f"lower of vra must not exceed upper, found {self.lower:g} and {self.upper:g}; give another."
+            )
+        z = features.penultimate
+        # Some features at a time: a partition would copy the largest array of the whole evaluation.
+        thresholds = [
+            np.quantile(z[:, columns], (self.lower, self.upper), axis=0)
+            for columns in arrays.chunks(z.shape[1], len(z))
+        ]
+        self.least, self.most = np.concatenate(thresholds, axis=1).astype(np.float64)
+
+    def _shape(self, z: Doubles) -> Doubles:
+        return np.where(z < self.least, 0.0, np.minimum(z, self.most))
+
+
+class RAS(ShapedEnergy):
+    """Energy of the logits of features with the values of a typical row, in the row's own order (RAS).
+
+    Formula: E(W r(z) + b) with r(z)_d = m_k where z_d is the k-th smallest of its row, and m_k the mean over the
+    fitted rows of their k-th smallest value. Of equal values of a row, which ReLU makes many, the first counts as
+    smaller (ours; the authors' sort leaves it open).
+    Source: Guglielmo and Masana, Ranked Activation Shift for Post-Hoc Out-of-Distribution Detection, 2026 (arXiv
+    2604.08572), and the authors' code. There is nothing to set.
+    """
+
+    name, title, source = "ras", "RAS", "Guglielmo and Masana 2026"
+    compared = "the authors' code (313d8e0)"
+
+    def _learn(self, features: Features) -> None:
+        z = features.penultimate
+        # In the features' own precision: sorting numbers of twice the size takes longer.
+        sums = [np.sort(z[rows], axis=1).sum(axis=0, dtype=np.float64) for rows in arrays.chunks(len(z), z.shape[1])]
+        self.profile = np.sum(sums, axis=0) / len(z)
+
+    def _shape(self, z: Doubles) -> Doubles:
+        shaped = np.empty_like(z)
+        np.put_along_axis(shaped, np.argsort(z, axis=1, kind="stable"), self.profile[None], axis=1)
+        return shaped
+
+
 class Pruned(ShapedEnergy):
     """The energy of features that are shaped by the greatest activations of each row."""
 
-    ranges: ClassVar = {"pruned": _SHARE}
     pruned: float
 
-    def _learn(self, features: Features | None, head: Head) -> None:
+    def _read_head(self, head: Head) -> None:
         width = head.weight.shape[1]
         if round(self.pruned * width) == width:
             raise EvaluationError(
                 f"{self.name} would keep none of {width} features with pruned = {self.pruned}; give a smaller one."
             )
-        super()._learn(features, head)
+        super()._read_head(head)
 
 
-@dataclass
 class ASH(Pruned):
     """ASH-S: energy of the logits of shaped features, E(W ash(z) + b); formula and source: `ash`."""
 
     name, title, source = "ash", "ASH", "Djurisic et al. 2023, algorithm 3 (ASH-S)"
     compared = "pytorch-ood 0.4"
-    search: ClassVar = {"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)}
     variant: ClassVar[Variant] = "s"
 
-    pruned: float = 0.9
+    pruned: float = setting(0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95, allowed=ranges.BELOW_ONE)
 
     def _shape(self, z: Doubles) -> Doubles:
         return ash(z, self.pruned, self.variant)
@@ -155,15 +182,13 @@ class ASHP(ASH):
     variant = "p"
 
 
-@dataclass
 class SCALE(Pruned):
     """SCALE: energy of the logits of scaled features, E(W scale(z) + b); formula and source: `scale`."""
 
     name, title, source = "scale", "SCALE", "Xu et al. 2024, section 3"
     compared = "pytorch-ood 0.4"
-    search: ClassVar = {"pruned": (0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95)}
 
-    pruned: float = 0.85
+    pruned: float = setting(0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95, allowed=ranges.BELOW_ONE)
 
     def _shape(self, z: Doubles) -> Doubles:
         return scale(z, self.pruned)
@@ -227,7 +252,7 @@ def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
     high = sample[place + margin] if place + margin < len(sample) else np.inf
     for least, greatest in ((low, high), (-np.inf, np.inf)):
         less, inside = 0, []
-        for rows in chunks(len(values), values.shape[1]):
+        for rows in arrays.chunks(len(values), values.shape[1]):
             chunk = values[rows].ravel()
             inside.append(chunk[chunk >= least])
             less += chunk.size - inside[-1].size

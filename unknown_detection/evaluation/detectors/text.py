@@ -6,24 +6,16 @@ Tested by `tests/evaluation/detectors/test_text.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
-    POSITIVE,
-    Doubles,
-    RowDetector,
-    Scores,
-    at_least,
-    dots,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import FEATURES, RowDetector, Scores, setting
 from unknown_detection.evaluation.detectors.images import Columns, ImageDetector, ImagePass
 from unknown_detection.evaluation.detectors.logits import msp
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats, Head
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats, Head
 from unknown_detection.evaluation.models.models import Model
 from unknown_detection.evaluation.models.text import has_texts
 from unknown_detection.precision import exact_float32
@@ -32,17 +24,10 @@ ADAPTING = ("adaneg", "ants", "tanl")
 """Detectors that are refused: each gathers what it compares a row with from the rows that were scored before."""
 
 
-def units(values: Floats) -> Doubles:
-    """Divide vectors by their lengths."""
-    doubles = np.asarray(values, dtype=np.float64)
-    lengths = np.linalg.norm(doubles, axis=-1, keepdims=True)
-    return np.divide(doubles, lengths, out=np.zeros_like(doubles), where=lengths > 0)
-
-
 def cosines(z: Doubles, texts: Doubles) -> Doubles:
     """Return the cosines between rows and texts of unit length; those of a zero vector are 0."""
     products: Doubles = z @ texts.T
-    lengths = np.sqrt(dots(z, z))
+    lengths = np.sqrt(arrays.dots(z, z))
     products /= np.where(lengths > 0, lengths, 1)[:, None]
     return products
 
@@ -53,7 +38,6 @@ def require_texts(model: Model) -> None:
         raise EvaluationError(f"{model.name} has no texts of its classes. Leave gl_mcm out, or use a model like CLIP.")
 
 
-@dataclass
 class MCM(RowDetector):
     """One minus the greatest softmax of the cosines between an image and the classes' texts (MCM).
 
@@ -64,23 +48,21 @@ class MCM(RowDetector):
 
     name, title, source = "mcm", "MCM", "Ming et al. 2022, equation 1"
     compared = "pytorch-ood 0.4; the authors' code (ea7130f)"
-    inputs = (FEATURES,)
     at_once = 256
     reads_head = True
-    ranges: ClassVar = {"temperature": POSITIVE}
 
-    temperature: float = 1.0
+    temperature: float = setting(1.0, allowed=ranges.POSITIVE)
 
-    def _learn(self, features: Features | None, head: Head) -> None:
+    def _read_head(self, head: Head) -> None:
         if head.negatives is None:
             raise EvaluationError(
                 f"{self.name} compares images with texts of classes, and this model has none. Use a model like CLIP, "
                 "or leave the detector out."
             )
-        self.texts = units(head.weight)
+        self.texts = arrays.unit(head.weight.astype(np.float64))
 
-    def _rows(self, *inputs: Doubles) -> Scores:
-        return msp(cosines(inputs[0], self.texts), self.temperature)
+    def _rows(self, z: Doubles) -> Scores:
+        return msp(cosines(z, self.texts), self.temperature)
 
 
 def run_local(model: Model, images: Any, ids: Sequence[str], *, seed: int, temperature: float) -> Columns:
@@ -92,11 +74,10 @@ def run_local(model: Model, images: Any, ids: Sequence[str], *, seed: int, tempe
     assert head is not None
     with exact_float32(), torch.inference_mode():
         patches = model.module.local(images.to(model.device)).cpu().double()
-        cosines = patches @ torch.from_numpy(units(head.weight)).T
+        cosines = patches @ torch.from_numpy(arrays.unit(head.weight.astype(np.float64))).T
         return {"local": (cosines / temperature).softmax(dim=-1).amax(dim=(1, 2)).numpy()}
 
 
-@dataclass
 class GLMCM(ImageDetector, MCM):
     """MCM, less the greatest softmax of any patch's cosines (GL-MCM).
 
@@ -109,18 +90,16 @@ class GLMCM(ImageDetector, MCM):
     compared = "the authors' code (8708a08)"
     image_pass = ImagePass("local", run_local, ("temperature",), random=False, check=require_texts)
     column = "local"
-    ranges: ClassVar = {"temperature": POSITIVE, "weight": at_least(0)}
 
-    weight: float = 1.0
+    weight: float = setting(1.0, allowed=ranges.at_least(0))
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         return {**self._read(features, (FEATURES,)), **super()._inputs(features)}
 
-    def _rows(self, *inputs: Doubles) -> Scores:
-        return super()._rows(*inputs) - self.weight * inputs[1][:, 0]
+    def _rows(self, z: Doubles, *local: Doubles) -> Scores:
+        return super()._rows(z) - self.weight * local[0][:, 0]
 
 
-@dataclass
 class NegLabel(MCM):
     """One minus the share that the classes have of the softmax beside negative labels, by groups of these (NegLabel).
 
@@ -133,14 +112,13 @@ class NegLabel(MCM):
 
     name, title, source = "neglabel", "NegLabel", "Jiang et al. 2024, equation 5"
     compared = "the authors' code (3253db6)"
-    ranges: ClassVar = {"temperature": at_least(0.003), "groups": at_least(1)}  # less leaves float64's range
 
-    temperature: float = 0.01
-    groups: int = 100
+    temperature: float = setting(0.01, allowed=ranges.at_least(0.003))  # less leaves float64's range
+    groups: int = setting(100, allowed=ranges.at_least(1))
     seed: int = 0
 
-    def _learn(self, features: Features | None, head: Head) -> None:
-        super()._learn(features, head)
+    def _read_head(self, head: Head) -> None:
+        super()._read_head(head)
         if head.negatives is None or len(head.negatives) < self.groups:
             raise EvaluationError(
                 f"{self.name} needs at least {self.groups} negative labels, and the features have "
@@ -148,11 +126,11 @@ class NegLabel(MCM):
             )
         order = np.random.default_rng(self.seed).permutation(len(head.negatives))
         each = len(order) // self.groups
-        self.negatives = units(head.negatives)[order[: each * self.groups]]
+        self.negatives = arrays.unit(head.negatives.astype(np.float64))[order[: each * self.groups]]
 
-    def _rows(self, *inputs: Doubles) -> Scores:
-        known = self._powers(inputs[0], self.texts).sum(axis=1, keepdims=True)
-        unknown = self._powers(inputs[0], self.negatives).reshape(len(known), self.groups, -1).sum(axis=2)
+    def _rows(self, z: Doubles) -> Scores:
+        known = self._powers(z, self.texts).sum(axis=1, keepdims=True)
+        unknown = self._powers(z, self.negatives).reshape(len(known), self.groups, -1).sum(axis=2)
         scores: Scores = (unknown / (unknown + known)).mean(axis=1)
         return scores
 

@@ -25,7 +25,7 @@ from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.files import VERIFY
 from unknown_detection.evaluation.models.models import Model, open_model
 from unknown_detection.evaluation.models.text import Texts, has_texts, texts_of
-from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
+from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.terminal.interrupts import stopping_says
 from unknown_detection.terminal.progress import Log, bar
 from unknown_detection.words import first_few, quantity
@@ -93,21 +93,24 @@ def extract(
         preprocessing: any callable from an RGB PIL image to a float32 tensor of shape (3, H, W), or one of
             torchvision's weights; `ToTensor()` alone where all images have one size. None for the model's attribute
             `preprocessing`, else what timm says of its model.
-        weights: file of the weights of a model by name.
+        weights: file of the weights of a model by name, .safetensors or a state dict saved by torch; None for a
+            function that loads them.
         pretrained: take the weights that are published under the model's name.
         classes: CSV with the columns `class,index` that maps the release's classes to the logits of a model by name
-            that has more; not needed for heads of ImageNet where the classes are wnids.
+            that has more; not needed for heads of ImageNet where the classes are wnids, or the labels of transformers.
             For a text model it has the columns `class,name` instead: what prompts say in place of the classes' names.
-        prompts: of a text model, such as ["a photo of a {}."], in place of its own; each has one {}.
+        prompts: of a text model: what the name of a class is put into at {}, in place of its own prompts, such as
+            'a photo of a {}.'; of several, the embedding of a class is the mean.
         negatives: also embed negative labels for `neglabel`, chosen by NegMining among WordNet's nouns without the
             classes and their kinds; the folder lists them in `negatives.csv`, and in `excluded.csv` what is left out.
-        accuracy: published top-1 accuracy in percent on all classes of the model; None for what its metadata says.
-        accept: go on where the accuracy on known test rows differs from the published one (`receipt`), and record it.
-        device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: that of a module that is not on the CPU, else CUDA if this
-            machine has it.
+        accuracy: published top-1 accuracy in percent on all classes of the model, by default what its metadata says.
+        accept: go on where the accuracy on known test rows differs from the published one by over one point and 1.96
+            standard errors of so many rows; features and the warnings of reports say so.
+        device: where to run: `cpu`, `cuda`, `cuda:1` and so on, `mps`, or `auto`: that of a module that is not on the
+            CPU, else CUDA if this machine has it.
         batch_size: images per batch.
-        workers: worker processes that decode images, of each task if there is an `executor`; None for one per core;
-            in tasks for none on the CPU and four with a GPU.
+        workers: worker processes that decode images, on which results do not depend; 0 for the main process. By
+            default one per core, and of each task of an `executor` none on the CPU and four with a GPU.
         executor: runs the model in tasks, on a cluster for instance. The model is then one by name, and so are its
             tasks' devices, `cpu`, `cuda` or `auto`; which of them `auto` is, this machine decides.
         share: `K/N` computes every N-th part of the images, from the K-th on, so that N machines that see one disk
@@ -135,7 +138,7 @@ def extract(
     if of_all is None or int(of_all[1]) > int(of_all[2]):
         raise EvaluationError(f"A share is the K-th of N parts as K/N, such as 1/4; found {share}. Give another.")
     opened = load(release)
-    chosen = choose_splits({config: opened.splits(config) for config in opened.configs}, splits, opened.name)
+    chosen = opened.choose(splits)
     names = _one_label_set(opened, [config for config, _ in chosen])
     for keyword, path in (("weights", weights), ("classes", classes)):
         if not isinstance(path, str | Path | None):
@@ -212,11 +215,10 @@ def class_texts(
     configs; or as a file says, a CSV with the columns class,name.
     """
     texts = {name: name for name in names}
-    for config in configs:
-        for split in release.splits(config):
-            rows = release.rows(config, split).select(["class_id", "class_name"])
-            rows = rows.filter(pc.is_in(rows["class_id"], value_set=pa.array(names)))
-            texts |= dict(zip(*rows.to_pydict().values(), strict=True))
+    for key in release.pairs(configs):
+        rows = release.rows(*key).select(["class_id", "class_name"])
+        rows = rows.filter(pc.is_in(rows["class_id"], value_set=pa.array(names)))
+        texts |= dict(zip(*rows.to_pydict().values(), strict=True))
     if file is not None:
         given = {cells["class"]: cells["name"] for _, cells in read_csv(file, ("class", "name"), "Write it so.")}
         require_known("class of the release", given, texts)
@@ -237,9 +239,8 @@ def _check_accuracy(store: FeatureStore, keys: Sequence[Key], accept: bool, log:
 
 def identify(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
     """Return the identity of a model's features of a release."""
-    keys = [(config, split) for config in release.configs for split in release.splits(config)]
     texts, prompts = texts_of(model.module)
-    sides = {"/".join(key): release.prepared(*key) for key in keys}
+    sides = {"/".join(key): release.prepared(*key) for key in release.pairs()}
     return Identity(
         release_digest=release.digest,
         model=model.name,

@@ -53,7 +53,7 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     Attributes:
         release_digest: digest of the release, see `Release.digest`.
         model: name of the model, for people.
-        model_digest: digest of the weights, code and preprocessing, see `blueprints.model_digest`.
+        model_digest: digest of the weights, code and preprocessing, see `weights.model_digest`.
         label_names: the classes in the order of the logits.
         blocks: names of the blocks, first to last.
         preprocessing: description of the preprocessing, see `Preprocessing.description`.

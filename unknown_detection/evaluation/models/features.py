@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Doubles = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32] | Doubles
+Integers = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice
 """An index into n rows: row numbers, a mask, or a slice."""
 

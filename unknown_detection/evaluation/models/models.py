@@ -24,14 +24,7 @@ from unknown_detection.evaluation.errors import (
     first_line,
     one_line,
 )
-from unknown_detection.evaluation.models.blueprints import (
-    Blueprint,
-    load_weights,
-    make_blueprint,
-    model_digest,
-    of_library,
-    read_state_dict,
-)
+from unknown_detection.evaluation.models.blueprints import make_blueprint
 from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
 from unknown_detection.evaluation.models.features import Head
 from unknown_detection.evaluation.models.layers import (
@@ -42,8 +35,10 @@ from unknown_detection.evaluation.models.layers import (
     find_layers,
     require_float32,
 )
+from unknown_detection.evaluation.models.libraries import Blueprint, of_library
 from unknown_detection.evaluation.models.preprocessing import ImageSize, Preprocessing
 from unknown_detection.evaluation.models.text import Texts, has_texts
+from unknown_detection.evaluation.models.weights import load_weights, model_digest, read_state_dict
 from unknown_detection.evaluation.same import same_logits
 from unknown_detection.names import by_name
 from unknown_detection.precision import exact_float32

@@ -6,6 +6,8 @@ Tested by `tests/evaluation/models/test_models.py`.
 from __future__ import annotations
 
 import hashlib
+import itertools
+import random
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +16,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from builders.release.images import DECODE_ERRORS
@@ -22,8 +25,12 @@ from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_l
 from unknown_detection.evaluation.images import SplitImages
 from unknown_detection.terminal.interrupts import left_to_the_parent
 
-_CALLS = 8
-"""How often a callable is tried on one picture: a flip of every second one is missed once in 128 times."""
+_CALLS, _DRAWING_CALLS = 8, 256
+"""How often a callable is tried on one picture, the latter if it draws random numbers; ours: what then happens to one
+image in fifty is missed once in 180 times."""
+
+_LARGER = 3
+"""How much larger than the input a second picture is, at least: a smaller one does not show how a resize shrinks."""
 
 
 ImageSize = Callable[[], tuple[int, int]]
@@ -151,8 +158,8 @@ def of_declaration(values: Any, name: str, images: ImageSize | None = None) -> P
 def _of_callable(transform: Callable[[Any], Any], name: str, images: ImageSize | None) -> Preprocessing:
     """Build the preprocessing of a callable; its size, mean and standard deviation are seen from uniform images.
 
-    The text of a callable, such as `<lambda>`, may stand for several. So it is also identified by what it makes of one
-    picture, to 3 digits.
+    The text of a callable, such as `<lambda>`, may stand for several. So it is also identified by what it makes of two
+    pictures, one of which it has to shrink, to 3 digits.
     """
     import torch
 
@@ -160,7 +167,9 @@ def _of_callable(transform: Callable[[Any], Any], name: str, images: ImageSize |
     probes = ((0, (40, 30)), (255, (30, 50)), (51, (40, 30)))
     pictures = [Image.new("RGB", size, (level,) * 3) for level, size in probes]
     pictures += [_picture()] * _CALLS
+    before = _drawn()
     tensors = [transform(picture) for picture in pictures]
+    draws = _drawn() != before
     keeps = all(
         torch.is_tensor(made) and made.shape[-2:] == picture.size[::-1]
         for made, picture in zip(tensors, pictures, strict=True)
@@ -174,7 +183,8 @@ def _of_callable(transform: Callable[[Any], Any], name: str, images: ImageSize |
             f"`preprocessing` of {name} must turn every RGB image into a float32 tensor of one shape (3, height, "
             f"width), but makes {' and '.join(kinds)}. Convert, resize and crop in it."
         )
-    if any(not torch.equal(tensors[3], tensor) for tensor in tensors[4:]):
+    more = (transform(_picture()) for _ in range(_DRAWING_CALLS if draws else 0))
+    if any(not torch.equal(tensors[3], tensor) for tensor in itertools.chain(tensors[4:], more)):
         raise EvaluationError(
             f"`preprocessing` of {name} makes another tensor of an image at every call. Give the one for evaluation, "
             "without random crops or flips."
@@ -182,8 +192,11 @@ def _of_callable(transform: Callable[[Any], Any], name: str, images: ImageSize |
     # The text of an object may end in its place in memory.
     text = getattr(transform, "__qualname__", " ".join(re.sub(r" at 0x\w+", "", repr(transform)).split()))
     height, width = first.shape[1:]
-    seen = hashlib.sha256((tensors[3].double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
-    description: dict[str, Any] = {"from": text, "size": [height, width], "seen": seen}
+    large = transform(_picture((_LARGER * width + 7, _LARGER * height + 5)))
+    seen = hashlib.sha256()
+    for tensor in (tensors[3], large):
+        seen.update((tensor.double() * 1000).round().long().numpy().tobytes())
+    description: dict[str, Any] = {"from": text, "size": [height, width], "seen": seen.hexdigest()[:16]}
     black, white, fifth = (tensor.double().mean((1, 2)) for tensor in tensors[:3])
     scale = white - black  # 1 / std
     # Constants bring 51 to a fifth of the way from 0 to 255; each image's own mean and deviation do not.
@@ -201,11 +214,19 @@ def _kind(value: Any) -> str:
     return f"a {value.dtype} tensor of shape {tuple(value.shape)}" if torch.is_tensor(value) else a_kind(value)
 
 
-def _picture() -> Image.Image:
+def _drawn() -> tuple[Any, ...]:
+    """Return the states of the generators that random transforms draw from; another one if numbers were drawn."""
+    import torch
+
+    numpy: Any = np.random.get_state()
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), numpy[1].tobytes(), numpy[2:]
+
+
+def _picture(size: tuple[int, int] = (50, 40)) -> Image.Image:
     """Return a picture with three gradients, so that no two channels can be exchanged."""
-    slope = Image.linear_gradient("L").resize((50, 40))
-    turned = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize((50, 40))
-    return Image.merge("RGB", (slope, turned, Image.radial_gradient("L").resize((50, 40))))
+    slope = Image.linear_gradient("L").resize(size)
+    turned = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize(size)
+    return Image.merge("RGB", (slope, turned, Image.radial_gradient("L").resize(size)))
 
 
 class _Images:

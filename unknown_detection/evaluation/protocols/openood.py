@@ -115,31 +115,17 @@ _SAME = {"resnet50.tv_in1k": "resnet50-0676ba61.pth"}
 
 
 @functools.cache
-def published(weights: str) -> pd.DataFrame:
-    """Return the published rows of a model on ImageNet-1k, by our names of detectors.
+def published(config: str, weights: str = "") -> pd.DataFrame:
+    """Return the published rows of a config by our names of detectors.
 
-    Weights have the file name of torchvision's, or the name of timm's model. A row has `near_auroc`, `far_auroc` and
-    `accuracy` in percent, and the leaderboard's name, `postprocessor`.
+    On ImageNet-1k they are of weights, by torchvision's name of their file or timm's of the model; on CIFAR of
+    networks that were trained. A row has `near_auroc`, `far_auroc` and `accuracy` in percent, each with its deviation
+    (`near_deviation`) over trainings, and the leaderboard's name, `postprocessor`.
     """
-    rows = _published(CONFIG)
-    return rows[rows["weights"] == _SAME.get(weights, weights)]
-
-
-def published_training(config: str) -> pd.DataFrame:
-    """Return the published rows of networks that were trained on CIFAR, by our names of detectors.
-
-    A row has what a row of `published` has, and the deviations `near_deviation`, `far_deviation` and
-    `accuracy_deviation`.
-    """
-    rows = _published(config)
-    return rows[rows["weights"] == ""]
-
-
-@functools.cache
-def _published(config: str) -> pd.DataFrame:
     with resources.files(__package__).joinpath("openood_published.csv").open(encoding="utf-8") as file:
         rows = pd.read_csv(file, keep_default_na=False, na_values={name: [""] for name in _DEVIATIONS})
-    return rows[(rows["config"] == config) & (rows["detector"] != "")].set_index("detector")
+    rows = rows[(rows["config"] == config) & (rows["weights"] == _SAME.get(weights, weights))]
+    return rows[rows["detector"] != ""].set_index("detector")
 
 
 def beside_published(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
@@ -151,7 +137,7 @@ def beside_published(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.Da
     chosen = figures[(figures[[*fields]] == [*fields.values()]).all(axis=1)]
     all_images = chosen["n_unknown"] == chosen["unknown"].map(_IMAGES)
     chosen = chosen[all_images & chosen["config"].str.startswith(CONFIG)]
-    facts = pd.concat({run: published(of) for run, of in weights.items()}, names=["run"])
+    facts = pd.concat({run: published(CONFIG, of) for run, of in weights.items()}, names=["run"])
     facts = facts.rename(columns={"near_auroc": "near_ood", "far_auroc": "far_ood"})[[*_IMAGES]]
     facts = facts.stack().rename("published").rename_axis(["run", "detector", "unknown"]).reset_index()
     merged = chosen.assign(here=100 * chosen["value"]).merge(facts, on=["run", "detector", "unknown"])

@@ -119,7 +119,8 @@ def report(
             from the best one of a model, with intervals on the same drawn rows; 0 for none.
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
-        plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
+        plots: also write the plots as PDF, PNG and SVG, or, if false, draw none for the page either, so that
+            matplotlib is not needed; None for the page alone.
         quiet: no progress bars.
         log: receives lines on what is evaluated, and notes.
 

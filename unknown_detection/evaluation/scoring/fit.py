@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors import DETECTORS
-from unknown_detection.evaluation.detectors.base import Detector, Scores, predicted
+from unknown_detection.evaluation.detectors import DETECTORS, arrays
+from unknown_detection.evaluation.detectors.base import Detector, Scores
 from unknown_detection.evaluation.detectors.choice import Chosen, choose
 from unknown_detection.evaluation.detectors.logits import average
 from unknown_detection.evaluation.errors import AGAIN, EvaluationError
@@ -137,9 +137,13 @@ class Rows(NamedTuple):
     name: str
     half: Mask | None = None
 
+    def mask(self, features: Features) -> Mask:
+        """Return which rows of a split's features they are; some splits mix in-distribution and unknown rows."""
+        return features.labels >= 0 if self.half is None else self.half & (features.labels >= 0)
+
     def take(self, features: Features) -> Features:
-        """Select these rows among a split's features; some splits mix in-distribution and unknown rows."""
-        mask = features.labels >= 0 if self.half is None else self.half & (features.labels >= 0)
+        """Select these rows among a split's features."""
+        mask = self.mask(features)
         return features if mask.all() else features.take(mask)
 
 
@@ -273,7 +277,7 @@ class Scorer:
             if by_errors:
                 half = in_fit_half(known.ids.tolist(), known.labels)
                 fitted_on, judged = known.take(half), [known.take(~half)]
-                truth = predicted(judged[0]) != judged[0].labels
+                truth = arrays.predicted(judged[0]) != judged[0].labels
                 if not 0 < truth.sum() < len(truth):
                     return []
             else:

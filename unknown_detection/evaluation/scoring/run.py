@@ -94,7 +94,7 @@ def score(
             the features in this process.
         at_known: share of known rows, such as 0.95, that a threshold of each detector keeps: a column `decision` then
             says `known` or `unknown` of each row. Thresholds are conformal, on held-out known rows of validation, and
-            stand in `attrs["provenance"]["thresholds"]`.
+            stand beside the scores and in their provenance.
         seed: random seed, 0 or more; detectors that are given as instances get it, too.
         device: where distances to neighbours are computed, as for `extract`.
         accept: go on where the model's accuracy differs from the published one (`receipt`), as after an `extract` that

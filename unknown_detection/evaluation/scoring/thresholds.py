@@ -100,5 +100,4 @@ def chosen_on_the_same(scorer: Scorer, thresholds: Mapping[str, float]) -> str:
 def _held_out(scorer: Scorer) -> np.ndarray:
     """Return the numbers of the known rows that thresholds are chosen on."""
     rows = scorer.rows["validation"]
-    known = scorer.cache.features(rows.key).labels >= 0
-    return np.flatnonzero(known if rows.half is None else known & rows.half)
+    return np.flatnonzero(rows.mask(scorer.cache.features(rows.key)))

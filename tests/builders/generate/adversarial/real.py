@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from builders.sources.imagenet import IMAGENET
+from builders.sources.datasets.imagenet import IMAGENET
 
 ARCHITECTURE = "tf_efficientnet_lite0"
 MODEL = f"timm:{ARCHITECTURE}"

@@ -19,7 +19,7 @@ from builders.generate.adversarial.network import RESNET50, Predictions, load_ne
 from builders.generate.contract import SourceImage
 from builders.generate.sealed import prepare_original
 from builders.release.images import decode
-from builders.sources.imagenet import IMAGENET
+from builders.sources.datasets.imagenet import IMAGENET
 from hf_scripts import materialize, verify
 from taxonomy import tables
 from tests.builders.conftest import files_of

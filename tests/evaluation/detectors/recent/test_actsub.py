@@ -38,13 +38,6 @@ def test_scores_are_energies_in_one_subspace_times_nearness_in_the_other(pruned,
     np.testing.assert_allclose(detector.score(TESTED), -energies * (-np.log(1 - cosines)) ** weight, rtol=1e-4)
 
 
-def test_fitted_rows_are_drawn_by_their_ids():
-    order = np.random.default_rng(0).permutation(len(FITTED))
-    one, other = (ActSub(rows=50).fit(rows, HEAD) for rows in (FITTED, FITTED.take(order)))
-    assert len(one.bank) == len(other.bank) == 50
-    np.testing.assert_allclose(one.score(TESTED), other.score(TESTED), rtol=1e-6)
-
-
 def test_fewer_fitted_rows_than_ten_are_all_compared_with():
     few = dataclasses.replace(FITTED.take(slice(CLASSES)))
     assert np.isfinite(ActSub().fit(few, HEAD).score(TESTED)).all()

@@ -42,9 +42,3 @@ def test_scores_are_shares_of_covered_neurons(steepness, bins, enough):
     ]
     detector = NACUE(steepness=steepness, bins=bins, enough=enough).fit(exact[0], HEAD)
     np.testing.assert_allclose(detector.score(exact[1]), expected, rtol=1e-12)
-
-
-def test_rows_to_fit_on_are_drawn_by_their_ids():
-    order = np.random.default_rng(0).permutation(len(FITTED))
-    one, other = (NACUE(rows=30, enough=5).fit(rows, HEAD).score(TESTED) for rows in (FITTED, FITTED.take(order)))
-    np.testing.assert_allclose(one, other, rtol=1e-12)

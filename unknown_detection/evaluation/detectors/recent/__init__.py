@@ -1,1 +1,1 @@
-"""Detectors of 2023 and later, a file each; the folder above lists them."""
+"""Detectors of 2023 and later that share no part with a family of the folder above, a file each."""

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
-    Doubles,
-    Range,
-    Together,
-    at_least,
-    chunks,
-    draw_rows,
-    layer,
-    pieces,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import Together, setting
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import make_bank, search_bank
-from unknown_detection.evaluation.detectors.neighbors import top_means, unit
+from unknown_detection.evaluation.detectors.neighbors import top_means
 from unknown_detection.evaluation.detectors.shaping import scale
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.models.features import Doubles, Features
 
 _NEAREST = 10
 """Nearest fitted rows whose similarity is averaged, in the authors' code."""
 
 
-@dataclass
 class ActSub(Together):
     """Energy of the decisive part of the features times the nearness of the rest to fitted rows (ActSub).
 
@@ -52,48 +40,37 @@ class ActSub(Together):
     name, title, source = "actsub", "ActSub", "Zöngür et al. 2025, equation 10"
     compared = "the authors' code (5b058e7)"
     cost = "search"
-    fits_on = "train"
     reads_head = True
-    inputs = (FEATURES,)
     at_once = 4096
-    search: ClassVar = {"pruned": (0.95, 0.85, 0.9, 0.925, 0.975), "weight": (2.0, 0.5, 1.0, 1.5)}
-    ranges: ClassVar = {
-        "pruned": Range("0 to below 1", lambda value: 0 <= value < 1),
-        "weight": at_least(0),
-        "rows": at_least(_NEAREST),
-    }
 
-    pruned: float = 0.95
-    weight: float = 2.0
-    rows: int = 50_000
+    pruned: float = setting(0.95, 0.85, 0.9, 0.925, 0.975, allowed=ranges.BELOW_ONE)
+    weight: float = setting(2.0, 0.5, 1.0, 1.5, allowed=ranges.at_least(0))
+    rows: int = setting(50_000, allowed=ranges.at_least(_NEAREST))
     seed: int = 0
 
-    def _learn(self, features: Features, head: Head) -> None:
-        self.matrix, self.bias = layer(head)
+    def _learn(self, features: Features) -> None:
         directions = np.linalg.svd(self.matrix)[2].T
         decisive, rest = np.zeros(min(self.matrix.shape) + 1), np.zeros(min(self.matrix.shape) + 1)
-        for _, z in pieces(features.penultimate):
+        for _, z in arrays.pieces(features.penultimate):
             squares = np.cumsum((z @ directions) ** 2, axis=1)
             first = np.concatenate([np.zeros((len(z), 1)), squares], axis=1)[:, : len(decisive)]
             decisive += np.sqrt(first).sum(axis=0)
             rest += np.sqrt(np.maximum(squares[:, -1:] - first, 0.0)).sum(axis=0)
         count = int(np.argmin(np.abs(decisive - rest)))
         self.decisive, self.rest = directions[:, :count], directions[:, count:]
-        places = draw_rows(features.ids, int(self.rows), self.seed)
+        places = arrays.draw_rows(features.ids, int(self.rows), self.seed)
         fitted = np.empty((len(places), self.rest.shape[1]), np.float32)
-        for rows in chunks(len(places), self.rest.shape[0]):
+        for rows in arrays.chunks(len(places), self.rest.shape[0]):
             fitted[rows] = features.penultimate[places[rows]] @ self.rest
         self.bank = make_bank(fitted)
 
-    def _rows_together(self, detectors: Sequence[Any], *inputs: Doubles) -> Doubles:
+    def _rows_together(self, detectors: Sequence[ActSub], z: Doubles) -> Doubles:
         """Search the nearest fitted rows once."""
-        (z,) = inputs
-        others, count = unit(z @ self.rest), min(_NEAREST, len(self.bank))
+        others, count = arrays.unit(z @ self.rest), min(_NEAREST, len(self.bank))
         cosines = search_bank(
             others, self.bank, count, lambda rows, top: top_means(others[rows], self.bank, [count], top)
         )
-        with np.errstate(divide="ignore"):  # of a fitted row's nine copies; refused by the check of all scores
-            nearness = np.maximum(-np.log(1 - np.minimum(cosines[:, 0], 1.0)), 0.0)
+        nearness = np.maximum(-np.log(1 - np.minimum(cosines[:, 0], 1.0)), 0.0)
         inside = z @ self.decisive @ self.decisive.T
         most = 1 - 1 / z.shape[1]
         energies = [energy(scale(inside, min(one.pruned, most)) @ self.matrix.T + self.bias) for one in detectors]

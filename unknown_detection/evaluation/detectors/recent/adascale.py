@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
-    Doubles,
-    Integers,
-    Range,
-    Scores,
-    layer,
-    score_in_chunks,
-)
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import FEATURES, Scores, setting
 from unknown_detection.evaluation.detectors.images import Columns, ImageDetector, ImagePass
-from unknown_detection.evaluation.detectors.logits import energy
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.detectors.shaping import ShapedEnergy
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats
 from unknown_detection.evaluation.models.models import Model
 from unknown_detection.precision import exact_float32
 
-_SHARE = Range("above 0, below 1", lambda value: 0 < value < 1)
 _STEP = 0.5  # the authors' epsilon, in units of the preprocessed image
 
 
@@ -45,8 +36,7 @@ def run_on_trivial_pixels(model: Model, images: Any, ids: Sequence[str], *, seed
     return {"features": model.forward(images + step.view_as(images)).penultimate.float().cpu().numpy()}
 
 
-@dataclass
-class AdaSCALEA(ImageDetector):
+class AdaSCALEA(ImageDetector, ShapedEnergy):
     """Energy of features scaled by a share of their greatest activations that depends on the row (AdaSCALE-A).
 
     Formula: E(W z exp(s) + b) with s = sum z / the sum of its D - round(p D) greatest values, negative ones as 0, and
@@ -66,21 +56,19 @@ class AdaSCALEA(ImageDetector):
     compared = "OpenOOD 3c35632"
     cost = "gradients"
     fits_on = "validation"
-    reads_head = True
-    inputs = (FEATURES,)
     image_pass = ImagePass("trivial_pixels", run_on_trivial_pixels, depends_on=("pixels",), random=False)
-    search: ClassVar = {"upper": (0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95, 0.99)}
-    ranges: ClassVar = {"upper": Range("0.6 to below 1", lambda value: 0.6 <= value < 1), "pixels": _SHARE}
 
-    upper: float = 0.85
-    pixels: float = 0.05
+    upper: float = setting(
+        *(0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95, 0.99),
+        allowed=ranges.Range("0.6 to below 1", lambda value: 0.6 <= value < 1),
+    )
+    pixels: float = setting(0.05, allowed=ranges.BETWEEN)
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         return {FEATURES: features.penultimate, "features of the second pass": features.passed["features"]}
 
-    def _learn(self, features: Features, head: Any) -> None:
-        self.weight, self.bias = layer(head)
-        self.shifts = np.sort(score_in_chunks(_shift, self._inputs(features), features.ids))
+    def _learn(self, features: Features) -> None:
+        self.shifts = np.sort(arrays.score_in_chunks(_shift, self._inputs(features), features.ids))
 
     def _scales(self, z: Doubles, moved: Doubles) -> Doubles:
         above = np.searchsorted(self.shifts, _shift(z, moved), side="right") / len(self.shifts)
@@ -90,15 +78,8 @@ class AdaSCALEA(ImageDetector):
         greatest = sums[np.arange(len(z)), counts - 1]
         return np.divide(sums[:, -1], greatest, out=np.zeros_like(greatest), where=greatest > 0)[:, None]
 
-    def _scaled(self, z: Doubles, moved: Doubles) -> Doubles:
-        return z * np.exp(self._scales(z, moved)) @ self.weight.T + self.bias
-
-    def _rows(self, z: Doubles, moved: Doubles) -> Scores:
-        return energy(self._scaled(z, moved))
-
-    def predict(self, features: Features) -> Integers:
-        """Return the class of the greatest of the scaled logits, shape (n,)."""
-        return self._score_rows(lambda *inputs: self._scaled(*inputs).argmax(axis=1), features).astype(np.int64)
+    def _shape(self, z: Doubles, moved: Doubles) -> Doubles:
+        return z * np.exp(self._scales(z, moved))
 
 
 class AdaSCALEL(AdaSCALEA):
@@ -111,8 +92,8 @@ class AdaSCALEL(AdaSCALEA):
     name, title = "adascale_l", "AdaSCALE-L"
     compared = AdaSCALEA.compared
 
-    def _scaled(self, z: Doubles, moved: Doubles) -> Doubles:
-        return self._scales(z, moved) ** 2 * (z @ self.weight.T + self.bias)
+    def _logits(self, *inputs: Doubles) -> Doubles:
+        return self._scales(*inputs) ** 2 * (inputs[0] @ self.matrix.T + self.bias)
 
 
 def _shift(z: Doubles, moved: Doubles) -> Scores:

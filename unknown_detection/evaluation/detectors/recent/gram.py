@@ -9,16 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import (
-    LOGITS,
-    Doubles,
-    Integers,
-    Scores,
-    require_blocks,
-    require_rows_of_each_class,
-)
+from unknown_detection.evaluation.detectors import arrays
+from unknown_detection.evaluation.detectors.base import LOGITS, Scores
 from unknown_detection.evaluation.detectors.images import Columns, ImageDetector, ImagePass
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.features import Doubles, Features, Floats, Integers
 from unknown_detection.evaluation.models.layers import channels_last
 from unknown_detection.evaluation.models.models import Model
 from unknown_detection.precision import exact_float32
@@ -84,22 +78,20 @@ class Gram(ImageDetector):
 
     name, title, source = "gram", "Gram", "Sastry and Oore 2020, section 3"
     compared = "pytorch-ood 0.4"
-    fits_on = "train"
-    inputs = (LOGITS,)
     image_pass = ImagePass(
-        "gram", run_for_gram, random=False, check=lambda model: require_blocks(model.layers.blocks, Gram.name)
+        "gram", run_for_gram, random=False, check=lambda model: arrays.require_blocks(model.layers.blocks, Gram.name)
     )
 
     seed: int = 0
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
         names = [f"block {number + 1}" for number in range(len(features.passed))]
-        return {**{f"gram matrices of {name}": features.passed[name] for name in names}, LOGITS: features.logits}
+        return {LOGITS: features.logits, **{f"gram matrices of {name}": features.passed[name] for name in names}}
 
-    def _learn(self, features: Features, head: Any) -> None:
-        require_rows_of_each_class(features.labels, features.logits.shape[1], 1, self.name)
+    def _learn(self, features: Features) -> None:
+        arrays.require_rows_of_each_class(features.labels, features.logits.shape[1], 1, self.name)
         left_out = _tenth_of_each_class(features, self.seed)
-        *blocks, _ = self._inputs(features).values()
+        _, *blocks = self._inputs(features).values()
         kept = np.flatnonzero(~left_out)
         kept = kept[np.argsort(features.labels[kept], kind="stable")]
         starts = np.searchsorted(features.labels[kept], np.arange(features.logits.shape[1]))
@@ -118,8 +110,7 @@ class Gram(ImageDetector):
         below = np.maximum(low - values, 0.0) / np.abs(low + _SMALL)
         return (below + np.maximum(values - high, 0.0) / np.abs(high + _SMALL)).sum(axis=1)
 
-    def _rows(self, *inputs: Doubles) -> Scores:
-        *blocks, logits = inputs
+    def _rows(self, logits: Doubles, *blocks: Doubles) -> Scores:
         classes = logits.argmax(axis=1)
         parts = [self._deviations(b, values, classes) / self.expected[b] for b, values in enumerate(blocks)]
         return np.sum(parts, axis=0)

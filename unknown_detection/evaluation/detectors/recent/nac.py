@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 from scipy.special import expit, softmax
 
-from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
-    LOGITS,
-    POSITIVE,
-    Doubles,
-    Integers,
-    Range,
-    RowDetector,
-    Scores,
-    at_least,
-    chunks,
-    draw_rows,
-    layer,
-)
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
+from unknown_detection.evaluation.models.features import Doubles, Features, Integers
 
 
-@dataclass
 class NACUE(RowDetector):
     """Negative mean coverage of the neurons of the penultimate features (NAC-UE).
 
@@ -47,32 +31,22 @@ class NACUE(RowDetector):
 
     name, title, source = "nac_ue", "NAC-UE", "Liu et al. 2024, section 3 (last layer)"
     compared = "the authors' code (in mgranz/weiper 1c27a4f)"
-    fits_on = "train"
     reads_head = True
-    inputs = (FEATURES, LOGITS)
-    search: ClassVar = {"steepness": (100.0, 1.0, 10.0, 50.0), "bins": (50, 500)}
-    ranges: ClassVar = {
-        "steepness": POSITIVE,
-        "bins": Range("4 or more, even", lambda value: value >= 4 and value % 2 == 0),
-        "enough": at_least(1),
-        "rows": at_least(1),
-    }
 
-    steepness: float = 100.0
-    bins: int = 50
-    enough: int = 50
-    rows: int = 1000
+    steepness: float = setting(100.0, 1.0, 10.0, 50.0, allowed=ranges.POSITIVE)
+    bins: int = setting(50, 500, allowed=ranges.Range("4 or more, even", lambda value: value >= 4 and value % 2 == 0))
+    enough: int = setting(50, allowed=ranges.at_least(1))
+    rows: int = setting(1000, allowed=ranges.at_least(1))
     seed: int = 0
 
-    def _learn(self, features: Features, head: Head) -> None:
-        self.weight, _ = layer(head)
+    def _learn(self, features: Features) -> None:
         half = int(self.bins) // 2
         low = np.log(np.linspace(1, np.sqrt(1e3), half)) / np.log(1e3)
         self.ends = np.concatenate([low[:-1], (1 - low)[::-1]])
         self.ends[-1] += 0.01  # a state of 1 is in the last bin
-        width, places = self.weight.shape[1], draw_rows(features.ids, int(self.rows), self.seed)
+        width, places = self.matrix.shape[1], arrays.draw_rows(features.ids, int(self.rows), self.seed)
         counts = np.zeros(len(self.ends) * width)
-        for part in chunks(len(places), width):
+        for part in arrays.chunks(len(places), width):
             rows = places[part]
             z, logits = (values[rows].astype(np.float64) for values in (features.penultimate, features.logits))
             counts += np.bincount(self._cells(z, logits).ravel(), minlength=len(counts))
@@ -80,7 +54,7 @@ class NACUE(RowDetector):
 
     def _cells(self, z: Doubles, logits: Doubles) -> Integers:
         """Return the number of bin and neuron of each feature, shape (m, D)."""
-        gradients = (softmax(logits, axis=1) - 1 / logits.shape[1]) @ self.weight
+        gradients = (softmax(logits, axis=1) - 1 / logits.shape[1]) @ self.matrix
         bins = np.searchsorted(self.ends, expit(self.steepness * z * gradients), side="right") - 1
         return np.asarray(bins * z.shape[1] + np.arange(z.shape[1]))
 

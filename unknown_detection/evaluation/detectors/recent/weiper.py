@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 from scipy.ndimage import uniform_filter1d
 from scipy.special import softmax
 
-from unknown_detection.evaluation.detectors.base import (
-    FEATURES,
-    POSITIVE,
-    Doubles,
-    RowDetector,
-    Scores,
-    at_least,
-    chunks,
-    draw_rows,
-    layer,
-)
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.detectors import arrays, ranges
+from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
+from unknown_detection.evaluation.models.features import Doubles, Features
 
 _AT_ONCE = 64
 """Rows whose perturbed logits are held at once: 51 MB of 100 perturbations of 1,000 classes."""
@@ -29,7 +17,6 @@ _SMOOTHED, _SMOOTHED_LOGITS = 0.01, 0.025
 """What the authors' code adds to the shares in bins of features, and of perturbed logits."""
 
 
-@dataclass
 class WeiPer(RowDetector):
     """KL divergences of a row's values from the typical distribution, less a mean confidence (WeiPer+KLD).
 
@@ -56,36 +43,27 @@ class WeiPer(RowDetector):
 
     name, title, source = "weiper", "WeiPer+KLD", "Granz et al. 2024, section 3"
     compared = "the authors' code (1c27a4f)"
-    fits_on = "train"
     reads_head = True
-    inputs = (FEATURES,)
     at_once = _AT_ONCE
-    search: ClassVar = {"lambda_1": (2.5, 0.1, 1.0), "lambda_2": (0.1, 0.25, 1.0)}
-    ranges: ClassVar = {
-        **dict.fromkeys(("lambda_1", "lambda_2"), at_least(0)),
-        **dict.fromkeys(("repeats", "smoothing", "smoothing_logits", "rows"), at_least(1)),
-        "bins": at_least(2),
-        "distance": POSITIVE,
-    }
 
-    lambda_1: float = 2.5
-    lambda_2: float = 0.1
-    distance: float = 1.8
-    repeats: int = 100
-    bins: int = 100
-    smoothing: int = 4
-    smoothing_logits: int = 15
-    rows: int = 10_000
+    lambda_1: float = setting(2.5, 0.1, 1.0, allowed=ranges.at_least(0))
+    lambda_2: float = setting(0.1, 0.25, 1.0, allowed=ranges.at_least(0))
+    distance: float = setting(1.8, allowed=ranges.POSITIVE)
+    repeats: int = setting(100, allowed=ranges.at_least(1))
+    bins: int = setting(100, allowed=ranges.at_least(2))
+    smoothing: int = setting(4, allowed=ranges.at_least(1))
+    smoothing_logits: int = setting(15, allowed=ranges.at_least(1))
+    rows: int = setting(10_000, allowed=ranges.at_least(1))
     seed: int = 0
 
-    def _learn(self, features: Features, head: Head) -> None:
-        weight, bias = layer(head)
+    def _learn(self, features: Features) -> None:
+        weight, bias = self.matrix, self.bias
         noise = np.random.default_rng(self.seed).standard_normal((int(self.repeats), *weight.shape))
         noise *= self.distance * np.linalg.norm(weight, axis=1)[:, None] / np.linalg.norm(noise, axis=2, keepdims=True)
-        self.weight, self.bias = (weight + noise).reshape(-1, weight.shape[1]), np.tile(bias, int(self.repeats))
+        self.matrix, self.bias = (weight + noise).reshape(-1, weight.shape[1]), np.tile(bias, int(self.repeats))
         self.classes = len(bias)
-        places = draw_rows(features.ids, int(self.rows), self.seed)
-        parts = [places[rows] for rows in chunks(len(places), at_once=_AT_ONCE)]
+        places = arrays.draw_rows(features.ids, int(self.rows), self.seed)
+        parts = [places[rows] for rows in arrays.chunks(len(places), at_once=_AT_ONCE)]
         ends: list[tuple[float, float]] = [(np.inf, -np.inf)] * 2
         for part in parts:
             pairs = zip(ends, self._values(features.penultimate[part].astype(np.float64)), strict=True)
@@ -98,7 +76,7 @@ class WeiPer(RowDetector):
         self.typical = [np.asarray(total) / len(places) for total in sums]
 
     def _values(self, z: Doubles) -> tuple[Doubles, Doubles]:
-        return z, z @ self.weight.T + self.bias
+        return z, z @ self.matrix.T + self.bias
 
     def _shares(self, values: tuple[Doubles, Doubles]) -> list[Doubles]:
         """Return the share of each row's values in every bin, of the features and of the perturbed logits."""

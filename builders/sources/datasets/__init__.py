@@ -1,0 +1,1 @@
+"""The upstream datasets, one a file; `builders.sources.titles` has their keys."""
