@@ -56,7 +56,7 @@ class _Shelf:
         return functools.cache(lambda number: Index(self.blocks[number].read()))
 
 
-class _Block(NamedTuple):
+class _Compared(NamedTuple):
     """The number of a block of references, the threshold, and `own` as in `Searched`."""
 
     number: int
@@ -70,7 +70,7 @@ class CompareTask:
 
     queries: Pixels
     shelf: _Shelf
-    blocks: tuple[_Block, ...]
+    blocks: tuple[_Compared, ...]
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> list[Pairs]:
@@ -114,18 +114,18 @@ def find_stored(searches: Sequence[Search], executor: Executor, advance: Progres
         # What is computed of queries serves all blocks of a shelf that they are compared with.
         for queries in dict.fromkeys(search.queries for search in searches):
             compared = [
-                (number, block, first)
+                (number, block, first, references == queries)
                 for number, search in enumerate(searches)
                 for block, (references, first) in enumerate(starts)
                 if (search.queries, search.references) == (queries, references)
             ]
             for start in _starts(queries.rows, _QUERIES) if compared else ():
                 blocks = [
-                    _Block(block, searches[number].threshold, start - first if queries == starts[block][0] else None)
-                    for number, block, first in compared
+                    _Compared(block, searches[number].threshold, start - first if is_own else None)
+                    for number, block, first, is_own in compared
                 ]
                 tasks.append(CompareTask(queries.part(start, start + _QUERIES), shelf, tuple(blocks)))
-                places.append([(number, start, first) for number, _, first in compared])
+                places.append([(number, start, first) for number, _, first, _ in compared])
     found = [[(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))] for _ in searches]
     for of_task, ran in zip(places, executor.run(tasks, advance), strict=True):
         for (number, start, first), pairs in zip(of_task, ran, strict=True):
