@@ -24,7 +24,7 @@ from ray.cluster_utils import Cluster
 from benchmarks.making.corruptions import write_plan
 from benchmarks.making.fixed_resize import write_tree
 from benchmarks.rivals import Run, interleave, report
-from builders.commands.build import WORKER_IMPORTS
+from builders.cli.executor_flags import WORKER_IMPORTS
 from builders.executors.base import ONE_CORE, Executor, Progress, Resources, Task, without_pandas
 from builders.executors.local import LocalExecutor
 from builders.executors.ray import RayExecutor

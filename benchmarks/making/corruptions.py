@@ -17,7 +17,7 @@ import pyarrow as pa
 from benchmarks.making.fixed_resize import write_tree
 from benchmarks.rivals import Run, interleave, report
 from builders.broad_benchmark import PAPERS_CORRUPTIONS
-from builders.commands.build import WORKER_IMPORTS
+from builders.cli.executor_flags import WORKER_IMPORTS
 from builders.executors.base import without_pandas
 from builders.executors.local import LocalExecutor
 from builders.generate import batches

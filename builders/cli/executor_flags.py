@@ -18,6 +18,10 @@ from builders.executors.base import Executor, usable_cores
 EXECUTOR_FLAGS = ("workers", "executor", "ray_address")
 """The options of `EXECUTOR_OPTIONS`, as sections of a help page have them."""
 
+WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.pipeline.shards", "numpy.ma")
+"""What a build's workers import at their start. No declared benchmark is among it, since the running one is `__main__`
+and would be imported again under its own name; pyarrow imports `numpy.ma` at the first array of NumPy's."""
+
 
 def workers_option(text: str, default: Callable[[], int] | None = usable_cores) -> Callable[[Any], Any]:
     """Return the option `--workers`; without a default, it is None unless it is given."""
@@ -79,5 +83,15 @@ class ExecutorFlags:
             return RayExecutor(self.ray_address)
         from builders.executors.local import LocalExecutor
 
-        workers = 1 if self.dry_run else self.workers or usable_cores()
-        return LocalExecutor(workers, preload=preload)
+        return LocalExecutor(self._processes, preload=preload)
+
+    def begin(self, preload: Sequence[str]) -> None:
+        """Have workers on this machine import modules already, while the command does what comes before `started`."""
+        if self.executor == "local" and self._processes > 1:
+            from builders.executors.local import begin
+
+            begin(preload)
+
+    @property
+    def _processes(self) -> int:
+        return 1 if self.dry_run else self.workers or usable_cores()

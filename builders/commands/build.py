@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from builders.cli.console import check_json
+from builders.cli.executor_flags import WORKER_IMPORTS
 from builders.cli.request import DUPLICATES, BuildRequest
 from builders.cli.source_flags import (
     listed_places,
@@ -43,10 +44,6 @@ from builders.storage.paths import require_access
 from builders.storage.text_files import read_csv
 from unknown_detection.terminal.progress import TerminalMeter
 from unknown_detection.words import first_few
-
-WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.pipeline.shards", "numpy.ma")
-"""What a build's workers import at their start. No declared benchmark is among it, since the running one is `__main__`
-and would be imported again under its own name; pyarrow imports `numpy.ma` at the first array of NumPy's."""
 
 
 def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:

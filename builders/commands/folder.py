@@ -16,6 +16,7 @@ import click
 
 from builders.cli.build_options import BUILD_FLAGS, build_options, parse_flags
 from builders.cli.console import exit_code
+from builders.cli.executor_flags import WORKER_IMPORTS
 from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.errors import BuildError, one_line, os_errors_as_build_errors
@@ -114,10 +115,6 @@ def _command(
     no_near_duplicates: bool,
     **values: Any,
 ) -> None:
-    if own_process():
-        without_pandas()
-    from builders.commands.build import run_build  # imported when there is a build, not for --help
-
     request = parse_flags(values)
     if not re.match(CONFIG_NAME, name) or name in BENCHMARKS:
         raise BuildError(
@@ -131,6 +128,11 @@ def _command(
         )
     if no_near_duplicates:
         near_distance = 0
+    request.executor.begin(WORKER_IMPORTS)
+    if own_process():
+        without_pandas()
+    from builders.commands.build import run_build  # imported when there is a build, not for --help
+
     folders = [_unknown(value) for value in unknown]
     names = [folder.split for folder in folders]
     if repeated := [split for split in names if names.count(split) > 1]:

@@ -19,8 +19,9 @@ along *even* ones, so the same products give those with the mirror image. They a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -94,35 +95,51 @@ class Index:
             self.details[rows] = _details(references[rows], 1.0, 0)[:, 0]
 
 
+class Searched(NamedTuple):
+    """References that queries are searched in, and the threshold.
+
+    Query i is the reference i + `own` itself, if that is given, and no pair with it.
+    """
+
+    references: Index
+    threshold: float = THRESHOLD
+    own: int | None = None
+
+
 def find_pairs(
     queries: Images,
-    references: Images | Index,
+    references: Images,
     *,
     threshold: float = THRESHOLD,
     advance: Callable[[int], object],
-    own: int | None = None,
 ) -> Pairs:
     """Find every pair within `REACH` whose `distance` is at most the threshold.
 
     `queries` and `references` are uint8 (n, 32, 32, 3), and n may be 0; `advance` is called with numbers of queries.
-    Query i is the reference i + `own` itself, if that is given, and no pair with it.
     """
-    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    return find_in_each(queries, [Searched(Index(references), threshold)], advance=advance)[0]
+
+
+def find_in_each(queries: Images, searched: Sequence[Searched], *, advance: Callable[[int], object]) -> list[Pairs]:
+    """Find the pairs with each of several references as `find_pairs` does; what queries take is computed once."""
+    found = [[(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))] for _ in searched]
     # Threads would wait for each other: the products are small.
     with threadpool_limits(1, user_api="blas"):
-        index = references if isinstance(references, Index) else Index(references)
         for block_rows in _parts(len(queries), _QUERIES):
             block = queries[block_rows]
-            rows, columns, by_detail = _bounded(index, block, threshold)
-            if own is not None:
-                others = columns != rows + block_rows.start + own
-                rows, columns, by_detail = rows[others], columns[others], by_detail[others]
-            for pairs in _parts(len(rows), _CANDIDATES):
-                measured = _measured(block[rows[pairs]], index.images[columns[pairs]], by_detail[pairs], threshold)
-                is_near = measured <= threshold
-                found.append((rows[pairs][is_near] + block_rows.start, columns[pairs][is_near], measured[is_near]))
-            advance(len(block))
-    return sorted_pairs(*map(np.concatenate, zip(*found, strict=True)))
+            for within, of, (rows, columns, by_detail) in zip(found, searched, _bounded(searched, block), strict=True):
+                if of.own is not None:
+                    others = columns != rows + block_rows.start + of.own
+                    rows, columns, by_detail = rows[others], columns[others], by_detail[others]
+                for pairs in _parts(len(rows), _CANDIDATES):
+                    references = of.references.images[columns[pairs]]
+                    measured = _measured(block[rows[pairs]], references, by_detail[pairs], of.threshold)
+                    is_near = measured <= of.threshold
+                    within.append(
+                        (rows[pairs][is_near] + block_rows.start, columns[pairs][is_near], measured[is_near])
+                    )
+                advance(len(block))
+    return [sorted_pairs(*map(np.concatenate, zip(*parts, strict=True))) for parts in found]
 
 
 def sorted_pairs(queries: Rows, references: Rows, measured: npt.NDArray[np.floating]) -> Pairs:
@@ -132,26 +149,50 @@ def sorted_pairs(queries: Rows, references: Rows, measured: npt.NDArray[np.float
     return Pairs(queries[order], references[order], distances[order])
 
 
-def _bounded(index: Index, queries: Images, threshold: float) -> tuple[Rows, Rows, Bools]:
-    """Return rows of queries and references that bounds allow to be near, and which of them by detail."""
-    points = _along(outlines.of_crops(queries), index.axes)
+def _bounded(searched: Sequence[Searched], queries: Images) -> Iterator[tuple[Rows, Rows, Bools]]:
+    """Yield for each references the rows of queries and of these that bounds allow to be near, and which by detail."""
+    vectors = outlines.of_crops(queries)
+    crops = [_crops(vectors, of.references) for of in searched]
+    near = [_reached(of_index, of.references) for of_index, of in zip(crops, searched, strict=True)]
+    rows = np.flatnonzero(np.any([reached.any(axis=1) for reached in near], axis=0))
+    windows = np.concatenate([_details(queries[rows], scale, MOVES) for scale in SCALES], axis=1)
+    for of, of_index, reached in zip(searched, crops, near, strict=True):
+        yield _narrowed(of, of_index, reached, zip(rows.tolist(), windows, strict=True))
+
+
+def _crops(vectors: Floats, index: Index) -> Floats:
+    """Return outlines of crops (25, n, 84) as the index's are multiplied with them, (25, n, 48)."""
+    points = _along(vectors, index.axes)
     squares = np.square(points).sum(axis=-1, keepdims=True)
-    crops = np.concatenate([points, (REACH**2 - squares) / 2, np.ones_like(squares)], axis=-1)
-    coarse = crops.reshape(5, 5, len(queries), -1)[::2, ::2].reshape(9, len(queries), -1)
-    near = np.zeros((len(queries), len(index.images)), bool)
+    return np.concatenate([points, (REACH**2 - squares) / 2, np.ones_like(squares)], axis=-1)
+
+
+def _reached(crops: Floats, index: Index) -> Bools:
+    """Return which references may be within `REACH` of each query, (n, m)."""
+    queries = crops.shape[1]
+    coarse = crops.reshape(5, 5, queries, -1)[::2, ::2].reshape(9, queries, -1)
+    near = np.zeros((queries, len(index.images)), bool)
     for part in _parts(len(index.images), _REFERENCES):
         near[:, part] = _greatest(coarse, index.outlines[:, part], _ODD) >= -_SLACK / 2
+    return near
+
+
+def _narrowed(
+    of: Searched, crops: Floats, near: Bools, windows: Iterable[tuple[int, Floats]]
+) -> tuple[Rows, Rows, Bools]:
+    """Return rows of queries and references that finer bounds allow to be near; `near`, by the coarse one, is changed.
+
+    `windows` are the details of queries' windows, by row.
+    """
     by_detail = np.zeros_like(near)
-    rows = np.flatnonzero(near.any(axis=1))
-    windows = np.concatenate([_details(queries[rows], scale, MOVES) for scale in SCALES], axis=1)
-    for row, query_windows in zip(rows, windows, strict=True):
+    for row, query_windows in windows:
         reached = np.flatnonzero(near[row])
         for part in _parts(len(reached), _CANDIDATES):
             columns = reached[part]
-            similarity = _greatest(query_windows[:, None], index.details[columns].T, _COSINES**2 // 2)[0]
-            closeness = _greatest(crops[:, row, None], index.outlines[:, columns], _ODD)[0]
-            by_detail[row, columns] = similarity >= 1 - threshold - _SLACK
-            near[row, columns] = closeness >= (REACH**2 - threshold / OUTLINE_WEIGHT - _SLACK) / 2
+            similarity = _greatest(query_windows[:, None], of.references.details[columns].T, _COSINES**2 // 2)[0]
+            closeness = _greatest(crops[:, row, None], of.references.outlines[:, columns], _ODD)[0]
+            by_detail[row, columns] = similarity >= 1 - of.threshold - _SLACK
+            near[row, columns] = closeness >= (REACH**2 - of.threshold / OUTLINE_WEIGHT - _SLACK) / 2
     rows, columns = np.nonzero(near | by_detail)
     return rows, columns, by_detail[rows, columns]
 

@@ -1,16 +1,17 @@
 """Searches images in files for near-duplicates, in blocks that any worker may compare.
 
 Pairs and their distances are those of `builders.duplicates.search.find_pairs` on all images at once: a pair depends on
-its two images alone. A worker holds a block of references with what is computed of it, which is made once for all
-blocks of queries that are compared with it, and a block of queries; so its memory does not depend on the rows.
+its two images alone. A worker holds blocks of references with what is computed of them, which is made once for all
+blocks of queries that are compared with them, and a block of queries; so its memory does not depend on the rows.
 
 Tested by `tests/builders/duplicates/test_stored.py`.
 """
 
 from __future__ import annotations
 
+import functools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -18,12 +19,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from builders.duplicates.pixels import Pixels
-from builders.duplicates.search import THRESHOLD, Index, Pairs, find_pairs, sorted_pairs
+from builders.duplicates.search import THRESHOLD, Index, Pairs, Searched, find_in_each, sorted_pairs
 from builders.executors.base import ONE_CORE, Executor, Progress, Resources, once_per_worker
 
 _REFERENCES = 1 << 16
-"""References of a block at most: 200 MB of pixels and 30 MB of what is computed of them. What is computed of a query
-is computed again for each block, which takes as long as comparing it with 4,000 references."""
+"""References that a worker holds at most: 200 MB of pixels and 30 MB of what is computed of them. What is computed of
+a query is computed again for each so many, which takes as long as comparing it with 4,000 references."""
 
 _QUERIES = 512
 """Queries of a task at most: a second for the references of a block."""
@@ -44,35 +45,41 @@ class Search(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _BlockIndex:
-    """Reads references and makes their index, once in each worker; `search` tells files of one name apart."""
+class _Shelf:
+    """Blocks of references, at most `_REFERENCES` in all or a single one; `search` tells files of one name apart."""
 
-    references: Pixels
+    blocks: tuple[Pixels, ...]
     search: str
 
-    def __call__(self) -> Index:
-        return Index(self.references.read())
+    def __call__(self) -> Callable[[int], Index]:
+        """Return what reads a block and makes its index, when it is asked for, once in each worker."""
+        return functools.cache(lambda number: Index(self.blocks[number].read()))
+
+
+class _Compared(NamedTuple):
+    """The number of a block of references, the threshold, and `own` as in `Searched`."""
+
+    number: int
+    threshold: float
+    own: int | None
 
 
 @dataclass(frozen=True)
 class CompareTask:
-    """A `builders.executors.base.Task` that compares some queries with some references; `own` as in `find_pairs`."""
+    """A `builders.executors.base.Task` that compares some queries with some blocks of references of a shelf."""
 
     queries: Pixels
-    references: Pixels
-    threshold: float
-    search: str
-    own: int | None
+    shelf: _Shelf
+    blocks: tuple[_Compared, ...]
     resources: ClassVar[Resources] = ONE_CORE
 
-    def run(self, progress: Progress) -> Pairs:
-        """Find the pairs, by row numbers in these."""
+    def run(self, progress: Progress) -> list[Pairs]:
+        """Find the pairs with each block, by row numbers in these."""
         queries = self.queries.read()
         with threadpool_limits(1, user_api="blas"):  # a worker has one core
-            index = once_per_worker(_BlockIndex(self.references, self.search))
-            return find_pairs(
-                queries, index, threshold=self.threshold, advance=lambda count: progress(count, 0), own=self.own
-            )
+            index_of = once_per_worker(self.shelf)
+            searched = [Searched(index_of(block.number), block.threshold, block.own) for block in self.blocks]
+            return find_in_each(queries, searched, advance=lambda count: progress(count, 0))
 
 
 def steps(searches: Sequence[Search]) -> int:
@@ -100,22 +107,45 @@ def find_stored(searches: Sequence[Search], executor: Executor, advance: Progres
     `advance` is called as an executor calls it, with a number of queries and 0.
     """
     tasks: list[CompareTask] = []
-    places: list[tuple[int, int, int]] = []
+    places: list[list[tuple[int, int, int]]] = []
     name = secrets.token_hex(8)
-    # By references, so that a worker has their index for all that is compared with them.
-    for references in dict.fromkeys(search.references for search in searches):
-        for first in _starts(references.rows, _REFERENCES):
-            block = references.part(first, first + _REFERENCES)
-            for number, search in enumerate(searches):
-                for start in _starts(search.queries.rows, _QUERIES) if search.references == references else ():
-                    queries = search.queries.part(start, start + _QUERIES)
-                    own = start - first if search.queries == references else None
-                    tasks.append(CompareTask(queries, block, search.threshold, name, own))
-                    places.append((number, start, first))
+    for starts in _shelves(dict.fromkeys(search.references for search in searches)):
+        shelf = _Shelf(tuple(references.part(first, first + _REFERENCES) for references, first in starts), name)
+        # What is computed of queries serves all blocks of a shelf that they are compared with.
+        for queries in dict.fromkeys(search.queries for search in searches):
+            compared = [
+                (number, block, first, references == queries)
+                for number, search in enumerate(searches)
+                for block, (references, first) in enumerate(starts)
+                if (search.queries, search.references) == (queries, references)
+            ]
+            for start in _starts(queries.rows, _QUERIES) if compared else ():
+                blocks = [
+                    _Compared(block, searches[number].threshold, start - first if is_own else None)
+                    for number, block, first, is_own in compared
+                ]
+                tasks.append(CompareTask(queries.part(start, start + _QUERIES), shelf, tuple(blocks)))
+                places.append([(number, start, first) for number, _, first, _ in compared])
     found = [[(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))] for _ in searches]
-    for (number, start, first), pairs in zip(places, executor.run(tasks, advance), strict=True):
-        found[number].append((pairs.queries + start, pairs.references + first, pairs.distances))
+    for of_task, ran in zip(places, executor.run(tasks, advance), strict=True):
+        for (number, start, first), pairs in zip(of_task, ran, strict=True):
+            found[number].append((pairs.queries + start, pairs.references + first, pairs.distances))
     return [sorted_pairs(*map(np.concatenate, zip(*parts, strict=True))) for parts in found]
+
+
+def _shelves(files: Iterable[Pixels]) -> Iterator[list[tuple[Pixels, int]]]:
+    """Yield blocks of references, by their first rows, as many together as have `_REFERENCES` rows at most."""
+    shelf, held = list[tuple[Pixels, int]](), 0
+    for references in files:
+        for first in _starts(references.rows, _REFERENCES):
+            rows = min(_REFERENCES, references.rows - first)
+            if shelf and held + rows > _REFERENCES:
+                yield shelf
+                shelf, held = [], 0
+            shelf.append((references, first))
+            held += rows
+    if shelf:
+        yield shelf
 
 
 def _starts(rows: int, size: int) -> range:

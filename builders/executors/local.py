@@ -14,7 +14,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
@@ -36,6 +36,9 @@ _END_SECONDS = 5
 _SOCKETS = "mp"
 """The purpose in the name of the folder with the fork server's socket. It is short since the path of a socket has at
 most 103 characters on macOS, and that of a folder for temporary files there has 49."""
+
+_KEPT_BYTES = 1 << 24
+"""Half of the freed memory that a worker keeps at most (ours): ten large images."""
 
 _FILES = 8
 """Files that are open while a worker starts: a socket, two pipes, and their copies (`multiprocessing.forkserver`)."""
@@ -196,6 +199,24 @@ class LocalExecutor:
         return BuildError(f"A worker {end}. {advice}")
 
 
+def begin(preload: Sequence[str]) -> None:
+    """Have the server from which workers are forked import modules already, for an executor that is entered later.
+
+    What goes wrong, that executor finds again and says.
+    """
+
+    def start(ensure_running: Callable[[], None]) -> None:
+        with contextlib.suppress(OSError):
+            _block_interrupts()
+            ensure_running()
+
+    with contextlib.suppress(BuildError, OSError):
+        if _context(preload).get_start_method() == "forkserver":
+            from multiprocessing import forkserver  # which Windows lacks
+
+            threading.Thread(target=start, args=(forkserver.ensure_running,), daemon=True).start()
+
+
 class _Worker:
     """A worker process, started or not, this process's end of its pipe, and the number of its task."""
 
@@ -283,6 +304,9 @@ def _serve(connection: Connection, environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the caller, which decides
     without_pandas()
+    # By the size of what is freed glibc decides how much it keeps (mallopt(3), M_MMAP_THRESHOLD); else the memory of
+    # each image goes back to the system, which fills it with zeros again. None of these bytes is touched.
+    bytes(_KEPT_BYTES)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     progress = _Counter(connection)
     with contextlib.suppress(EOFError, OSError):  # the caller has closed its end

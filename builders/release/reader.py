@@ -20,9 +20,7 @@ from builders.release import images
 from builders.release.entries import SplitEntry
 from builders.release.remarks import collect_remarks
 from builders.release.schema import KNOWN_COLUMNS, ROLES, arrow_schema, without_values
-from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, read_rows, row_batches
-
-_BATCH_ROWS = 256
+from builders.storage.parquet import UNREADABLE, image_batch_rows, open_parquet, open_streamed, read_rows, row_batches
 
 Rows = npt.NDArray[np.int64]
 Made = TypeVar("Made")
@@ -53,7 +51,7 @@ class RowGroup:
     def _images(self) -> Iterator[bytes]:
         numbers, start = np.array(self.rows, np.int64), 0
         with _opened(self.path, ["image"]) as opened:
-            for batch in row_batches(opened, _BATCH_ROWS, ["image"], [self.group]):
+            for batch in row_batches(opened, image_batch_rows(opened, self.group), ["image"], [self.group]):
                 in_batch = numbers[(numbers >= start) & (numbers < start + batch.num_rows)] - start
                 for data in pc.struct_field(batch.column(0).take(pa.array(in_batch)), "bytes"):
                     yield data.as_py() or b""  # empty only in a damaged shard

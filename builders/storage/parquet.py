@@ -168,6 +168,18 @@ def row_batches(
     _require_all(missing)
 
 
+_BATCH_BYTES, _MOST_ROWS = 1 << 22, 256
+"""Bytes and rows of images in a batch at most (ours): its memory is then used for the next one. Larger blocks go back
+to the system, which fills them with zeros again."""
+
+
+def image_batch_rows(parquet: pq.ParquetFile, group: int) -> int:
+    """Return how many rows of a row group of images are read at a time."""
+    metadata = parquet.metadata.row_group(group)
+    rows = _BATCH_BYTES * int(metadata.num_rows) // max(1, int(metadata.total_byte_size))
+    return max(1, min(_MOST_ROWS, rows))
+
+
 _LONGEST_TEXT = 1 << 16
 """Bytes of the longest text in a table that somebody else wrote: ids and names are far shorter."""
 

@@ -24,7 +24,15 @@ from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import IDENTITY, rows_digest
 from builders.release.entries import FileEntry, SplitEntry
 from builders.release.schema import ID_OVERLAP, ROLES, demo_metadata
-from builders.storage.parquet import UNREADABLE, open_parquet, open_streamed, read_rows, row_batches, row_group
+from builders.storage.parquet import (
+    UNREADABLE,
+    image_batch_rows,
+    open_parquet,
+    open_streamed,
+    read_rows,
+    row_batches,
+    row_group,
+)
 from builders.storage.sealed_files import SCHEMA, check_size, read_sealed_header
 from hf_scripts.checks.images import Decoded, check_images, concatenate
 from hf_scripts.checks.index_walk import IndexWalk
@@ -42,9 +50,7 @@ _FEW_ROWS = 10_000
 _ROW_BYTES = 16
 """Bytes of an index that each row takes at least: half of its digest, which cannot be compressed. Ours."""
 
-_BATCH_ROWS = 256
 _INDEX_BATCH_ROWS = 8192
-_SEALED_BATCH_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -240,13 +246,11 @@ class RowsTask(FileTask):
     index: str | None
     first: int
 
-    def _beside_index(
-        self, parquet: pq.ParquetFile, indexes: IndexWalk, size: int, part: ShardPart = WHOLE
-    ) -> Iterator[_Beside]:
-        """Yield the rows of a part of the file, `size` of a row group at a time, with what the index has of them."""
+    def _beside_index(self, parquet: pq.ParquetFile, indexes: IndexWalk, part: ShardPart = WHOLE) -> Iterator[_Beside]:
+        """Yield the rows of a part of the file, some of a row group at a time, with what the index has of them."""
         schema, first = self.split.schema(image=False).remove_metadata(), part.row
         for group in range(parquet.num_row_groups)[part.groups]:
-            for batch in row_batches(parquet, size, groups=[group]):
+            for batch in row_batches(parquet, image_batch_rows(parquet, group), groups=[group]):
                 index = None
                 if self.index is not None:
                     index = indexes.rows(self.root / self.index, schema, self.first + first, batch.num_rows)
@@ -306,7 +310,7 @@ class DataTask(RowsTask):
                 _check_structure(parquet, path, problems)
             if not _check_schema(parquet.schema_arrow, self.split.schema(image=True), path, of_file):
                 return Outcome(problems)
-            for group, first, rows, index in self._beside_index(parquet, indexes, _BATCH_ROWS, self.part):
+            for group, first, rows, index in self._beside_index(parquet, indexes, self.part):
                 decoded.append(
                     check_images(rows, path, first, problems, split=self.split, decode=self.decode, keep=keep)
                 )
@@ -356,7 +360,7 @@ class SealedTask(RowsTask):
             expected = SCHEMA.with_metadata(demo_metadata(demo=self.split.demo))
             if not _check_schema(parquet.schema_arrow, expected, path, problems):
                 return Outcome(problems)
-            for _, first, rows, index in self._beside_index(parquet, indexes, _SEALED_BATCH_ROWS):
+            for _, first, rows, index in self._beside_index(parquet, indexes):
                 if index is not None:
                     self._compare(first, pa.Table.from_batches([rows]).select(["id"]), index, problems)
                 cells = zip(rows["id"].to_pylist(), rows["sealed"].to_pylist(), strict=True)

@@ -13,7 +13,10 @@ from PIL import Image
 
 from builders import folder_benchmark
 from builders.card import card
+from builders.cli.executor_flags import WORKER_IMPORTS
 from builders.commands import audit as audit
+from builders.commands import folder
+from builders.executors import local
 from builders.sources.image_folder import find_images
 from hf_scripts import materialize, verify
 from tests.builders.conftest import files_of
@@ -84,6 +87,17 @@ def test_it_verifies_and_loads(release, capsys):
     }
     assert {row["class_id"] for row in splits["far_ood_flat"]} == {"far_ood_flat"}
     assert {row["label"] for row in splits["near_ood"]} == {-1}
+
+
+def test_workers_import_modules_while_the_folders_are_read(folders, tmp_path, monkeypatch):
+    order, find = [], folder.find_images
+    monkeypatch.setattr(local, "begin", lambda preload: order.append(preload))
+    monkeypatch.setattr(folder, "find_images", lambda *given, **flags: order.append("read") or find(*given, **flags))
+    assert folder_benchmark.main(arguments(folders, tmp_path / "out", "--workers", "2")) == 0
+    assert order[0] == WORKER_IMPORTS and order.count("read") == len(order) - 1
+    order.clear()
+    assert folder_benchmark.main(arguments(folders, tmp_path / "out", "--dry-run", "--workers", "2")) == 0
+    assert set(order) == {"read"}
 
 
 def test_unknown_classes_with_the_name_of_a_known_one_overlap(release):

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.duplicates.near import coloured_noise
-from builders.duplicates import stored
+from builders.duplicates import search, stored
+from builders.duplicates.distance import SCALES
 from builders.duplicates.kept import kept_pixels
 from builders.duplicates.pixels import Pixels, is_of, joined, pixel_writer, sealed_rows, write_pixels
 from builders.duplicates.search import Pairs, find_pairs
@@ -45,10 +46,10 @@ def columns(pairs):
     return [column.tobytes() for column in (pairs.queries, pairs.references, pairs.distances)]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_blocks_on_an_executor_find_what_one_search_finds_to_the_bit(images, in_files, workers, monkeypatch):
+@pytest.mark.parametrize(("workers", "held"), [(1, 32), (2, 32), (1, 60), (1, 1000)])
+def test_blocks_on_an_executor_find_what_one_search_finds_to_the_bit(images, in_files, workers, held, monkeypatch):
     monkeypatch.setattr(stored, "_QUERIES", 17)
-    monkeypatch.setattr(stored, "_REFERENCES", 32)
+    monkeypatch.setattr(stored, "_REFERENCES", held)
     searches = [
         Search(in_files, in_files, 0.5),
         Search(in_files.part(3, 80), in_files.part(50, 90)),
@@ -63,7 +64,24 @@ def test_blocks_on_an_executor_find_what_one_search_finds_to_the_bit(images, in_
     expected[::2] = [without_own(pairs) for pairs in expected[::2]]
     assert [*map(columns, found)] == [*map(columns, expected)]
     assert all(len(pairs.queries) >= 30 for pairs in found)
-    assert sum(advanced) == steps(searches) == 3 * 90 + 2 * 77 + 3 * 90
+    of_all, of_part = -(-90 // held), -(-40 // held)
+    assert sum(advanced) == steps(searches) == of_all * 90 + of_part * 77 + of_all * 90
+
+
+def test_what_a_query_takes_is_computed_once_for_all_that_it_is_compared_with(images, in_files, monkeypatch):
+    made, computed = [], search._details
+
+    def counted(queries, scale, moves):
+        made.extend([scale] * len(queries) if moves else [])
+        return computed(queries, scale, moves)
+
+    monkeypatch.setattr(search, "_details", counted)
+    queries = in_files.part(0, 30)
+    found = find_stored(
+        [Search(queries, in_files), Search(queries, in_files.part(0, 80))], LocalExecutor(1), lambda *_: None
+    )
+    assert [len(pairs.queries) >= 30 for pairs in found] == [True, True]  # each is its own reference, at least
+    assert sorted(made) == sorted(SCALES * 30)
 
 
 def test_an_empty_search_finds_nothing(in_files):

@@ -243,3 +243,15 @@ def die_receiving_the_next_task(progress):
 def variable(progress):
     """A variable that the test sets, as a worker sees it."""
     return os.environ.get("UNKNOWN_DETECTION_TEST")
+
+
+def pages_of_images(_):
+    """Fill and free the memory of a hundred images; returns how many pages the system had to give for it."""
+    import resource  # which Windows lacks
+
+    for last in (False, True):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(100 if last else 1):
+            image = [bytearray(100_000) for _ in range(50)]
+            del image
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before

@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+import platform
 import random
 import re
 import signal
@@ -82,6 +83,14 @@ def test_the_first_failure_in_order_is_raised_and_no_other_task_starts(tmp_path)
         # The one that ran ended, and the workers go on.
         assert [path.name for path in tmp_path.iterdir()] == ["running"]
         assert executor.run([Square(3)], nothing) == [9]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="others keep what they like")
+def test_a_worker_uses_the_memory_of_an_image_for_the_next_one():
+    with LocalExecutor(2) as executor:
+        pages = executor.run([Call(tasks.pages_of_images)], lambda *_: None)
+    # 122,000 pages of 4 KB if each image's fifty parts of 100 KB go back to the system.
+    assert pages[0] < 1_000
 
 
 def test_an_exception_travels_with_its_workers_traceback():
@@ -182,6 +191,28 @@ if __name__ == "__main__":
         except BuildError as error:
             print(error)
 """
+
+
+BEGUN = """
+import signal, time
+from multiprocessing.forkserver import _forkserver
+from builders.executors import local
+from tests.builders.executors.tasks import Square
+if __name__ == "__main__":
+    local.begin(["fractions"])
+    while _forkserver._forkserver_pid is None:
+        time.sleep(0.01)
+    begun = _forkserver._forkserver_pid
+    with local.LocalExecutor(2, preload=["fractions"]) as executor:
+        print(executor.run([Square(3)], lambda *_: None), begun == _forkserver._forkserver_pid)
+    print(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no server forks workers there")
+def test_the_server_of_workers_may_be_begun_before_them_and_ctrl_c_still_reaches_the_command():
+    ran = subprocess.run([sys.executable, "-c", BEGUN], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.splitlines() == ["[9] True", "set()"]
 
 
 def test_more_workers_than_files_may_be_open_are_refused(monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 from builders.storage.files import atomic_path
 from builders.storage.parquet import (
     arrow_rows,
+    image_batch_rows,
     open_parquet,
     read_array,
     read_parquet,
@@ -92,3 +93,12 @@ def test_a_row_group_is_one_range(store, proxy):
     # Its size, its end, and the images of each of two groups with what lies behind them.
     assert proxy.kinds() == {"HeadObject": 1, "GetObject": 3}
     assert sum(request.received for request in proxy.requests) <= path.stat().st_size + (64 << 10)
+
+
+@pytest.mark.parametrize(("size", "rows"), [(1_000, 256), (100_000, 41), (5_000_000, 1)])
+def test_images_are_read_some_megabytes_at_a_time(size, rows, tmp_path):
+    """4 MiB hold 41 images of 100,000 bytes with their headers in the file."""
+    images = pa.table({"image": [bytes(size)] * min(512, 60_000_000 // size)})
+    pq.write_table(images, tmp_path / "images.parquet", compression="none", use_dictionary=False)
+    with pq.ParquetFile(tmp_path / "images.parquet") as opened:
+        assert image_batch_rows(opened, 0) == rows
