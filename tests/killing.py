@@ -27,6 +27,8 @@ def heed_interrupts():
 _SCRIPT = """
 import json, os, shutil, signal, sys
 from pathlib import Path
+from builders.executors.base import without_pandas
+without_pandas()  # as commands and workers do: its import takes a third of the start
 request = json.loads(sys.argv[1])
 renames = 0
 replace = Path.replace

@@ -4,12 +4,13 @@ import functools
 
 import numpy as np
 from PIL import Image
-from sklearn.datasets import load_sample_images
 
 
 @functools.cache
 def photographs():
     """The two photographs that scikit-learn ships, 640 x 427."""
+    from sklearn.datasets import load_sample_images  # here, since its import takes a second in every worker of the toy
+
     return [Image.fromarray(image) for image in load_sample_images().images]
 
 

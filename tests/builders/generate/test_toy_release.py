@@ -141,11 +141,10 @@ def test_images_from_nothing_and_a_column_that_one_split_lacks(release, tmp_path
         assert np.array_equal(pixels, np.full((224, 224, 3), row["seed"] % 256))
 
 
-def test_without_its_device_it_is_refused_in_a_sentence(photographs, device, tmp_path, monkeypatch):
-    monkeypatch.delenv(toy.DEVICE)
-    with stops(BuildError):
+def test_without_its_device_it_is_refused_in_a_sentence(photographs, device, tmp_path):
+    with stops(BuildError), pytest.MonkeyPatch.context() as patch:
+        patch.delenv(toy.DEVICE)
         toy.build_toy(photographs, tmp_path / "out", splits=["toy"])
-    monkeypatch.setenv(toy.DEVICE, "on")
     (device / "weights.bin").write_bytes(b"\x04")
     with stops(BuildError, "weights.bin", "SHA-256"):
         toy.build_toy(photographs, tmp_path / "out", splits=["toy"])
