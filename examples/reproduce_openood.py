@@ -57,7 +57,7 @@ def compare(figures: pd.DataFrame) -> pd.DataFrame:
     """Return the means over the near and the far splits, beside the leaderboard's, in percent."""
     means = figures.pivot_table(index="detector", columns="role", values="AUROC", aggfunc="mean", sort=False) * 100
     table = means[["near_ood", "far_ood"]].rename(columns={"near_ood": "near", "far_ood": "far"})
-    rows = published(WEIGHTS)
+    rows = published(CONFIG, WEIGHTS)
     for name in ("near", "far"):
         table[f"published {name}"] = table.index.map(rows[f"{name}_auroc"])
         table[f"{name} difference"] = table[name] - table[f"published {name}"]

@@ -19,7 +19,7 @@ def test_the_demo_with_training_images_writes_ours_beside_the_published_figures(
     assert done.exit_code == 0 and "these figures mean nothing" in done.output
     with (tmp_path / "comparison.csv").open(newline="") as opened:
         table = {line["detector"]: line for line in csv.DictReader(opened)}
-    rows = published(reproduce_openood.WEIGHTS)
+    rows = published(reproduce_openood.CONFIG, reproduce_openood.WEIGHTS)
     assert table.keys() == {"msp", "max_logit", "energy", "gen"}
     for detector, line in table.items():
         assert float(line["published near"]) == rows.near_auroc[detector]
