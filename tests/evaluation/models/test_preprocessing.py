@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from torch.utils.data import DataLoader
 
 from tests.evaluation.extra import timm, torch, torchvision
 from tests.evaluation.refusals import refusal
@@ -231,6 +230,8 @@ def test_a_worker_makes_a_batch_in_the_memory_that_it_shares():
         made = _collate(4, batch)
         return made, made.is_shared(), torch.stack(batch).is_shared()
 
-    ((made, ours, stacked),) = DataLoader(images, 3, num_workers=1, collate_fn=shared, multiprocessing_context="fork")
+    ((made, ours, stacked),) = torch.utils.data.DataLoader(
+        images, 3, num_workers=1, collate_fn=shared, multiprocessing_context="fork"
+    )
     assert (ours, stacked) == (True, False)
     assert torch.equal(made, torch.stack([*images, images[-1]]))
