@@ -63,7 +63,7 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
         if request.demo:
             benchmark = with_demo_models(benchmark, models, read, request, cleanup)
             splits, read = (tuple(key for key in keys if not benchmark.needs(key)) for keys in (splits, read))
-            roots = demo_sources(sources_on_disk(benchmark, read), request, cleanup)
+            roots = demo_sources(sources_on_disk(benchmark, read), request, cleanup, meter.note)
         else:
             roots = given_sources(benchmark, module, read, request, meter.note)
         demo = any(is_demo(root) for root in roots.values())  # also where a flag gives the folder of one

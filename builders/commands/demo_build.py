@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from builders.cli.request import BuildRequest
@@ -60,9 +60,12 @@ def with_demo_models(
     return benchmark
 
 
-def demo_sources(sources: Iterable[Source], request: BuildRequest, cleanup: contextlib.ExitStack) -> dict[str, Path]:
-    """Write the demo's copies of sources, and return their folders by source key."""
+def demo_sources(
+    sources: Iterable[Source], request: BuildRequest, cleanup: contextlib.ExitStack, note: Callable[[str], object]
+) -> dict[str, Path]:
+    """Write the demo's copies of sources, and return their folders by source key; `note` is told where they lie."""
     with _demo_folder("demo", request, cleanup) as folder:
+        note(f"using demo sources in {folder}, which are drawn if they are not there")  # where no bar is redrawn
         return keep_demo(folder, [source.key for source in sources], progress=not request.quiet)
 
 
