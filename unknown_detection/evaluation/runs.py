@@ -243,9 +243,9 @@ def _splits_of_ids(release: Release, ids: pa.ChunkedArray) -> list[Key]:
     found = scored[scored["config"].isin(places["config"][~places["id"].duplicated(keep=False)])]
     left = places["config"][~places["id"].isin(found["id"])].value_counts()
     if left.any():
-        names = sorted(left.index[left == left.max()])
+        names = sorted(left.index[left > 0], key=lambda name: (-left[name], name))  # the likeliest first
         raise EvaluationError(
-            f"{' and '.join(names)} have the same ids, and the scores do not say of which config they are. Name it, "
+            f"{', '.join(names)} share ids, and the scores do not say of which config they are. Name it, "
             f"as in splits={names[0]}, or several."
         )
     kept = found[found["whole"]]

@@ -184,7 +184,7 @@ def test_scores_that_may_be_of_two_configs_are_not_taken_for_either_s(digits):
     ids = release.rows("facets-digits", "test")["id"].to_pylist()
     scores = dict(zip(ids, range(len(ids)), strict=True))
     said = refusal(ud.evaluate, scores, release)
-    assert said.startswith(f"{CONFIG} and facets-digits have the same ids, ")
+    assert said.startswith(f"{CONFIG}, facets-digits, broad-digits share ids, ")
     assert said.endswith(f"Name it, as in splits={CONFIG}, or several.")
     assert {*ud.evaluate(scores, release, "facets-digits")["config"]} == {"facets-digits"}
 
