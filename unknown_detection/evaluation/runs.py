@@ -140,24 +140,20 @@ def _told_apart(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
     They would be averaged as if they were runs of one method; those that a user named stay as they are. Models of the
     same weights in other code (`same_model`) are numbered.
     """
-    models: list[Provenance] = []
-    for run in runs:
-        if not any(same_model(run.about, of) for of in models):
-            models.append(run.about)
-    places = [next(place for place, of in enumerate(models) if same_model(run.about, of)) for run in runs]
+    firsts = [next(place for place, of in enumerate(runs) if same_model(run.about, of.about)) for run in runs]
     found: dict[tuple[str, int | None], set[int]] = {}
-    for run, place in zip(runs, places, strict=True):
-        found.setdefault((run.about.model, run.about.seed), set()).add(place)
+    for run, first in zip(runs, firsts, strict=True):
+        found.setdefault((run.about.model, run.about.seed), set()).add(first)
     several = {model for (model, _), of in found.items() if len(of) > 1}
 
-    def told(run: ScoredRun, place: int) -> ScoredRun:
+    def told(run: ScoredRun, first: int) -> ScoredRun:
         digest = run.about.model_digest
-        number = 1 + sum(of.model_digest == digest for of in models[:place])
+        number = 1 + sum(runs[of].about.model_digest == digest for of in {*firsts} if of < first)
         return replace(run, variant=f"{run.variant} {digest[:8]}{f'-{number}' * (number > 1)}")
 
     return [
-        told(run, place) if run.variant and run.variant == run.about.model and run.variant in several else run
-        for run, place in zip(runs, places, strict=True)
+        told(run, first) if run.variant and run.variant == run.about.model and run.variant in several else run
+        for run, first in zip(runs, firsts, strict=True)
     ]
 
 
