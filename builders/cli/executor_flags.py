@@ -83,15 +83,11 @@ class ExecutorFlags:
             return RayExecutor(self.ray_address)
         from builders.executors.local import LocalExecutor
 
-        return LocalExecutor(self._processes, preload=preload)
+        return LocalExecutor(1 if self.dry_run else self.workers or usable_cores(), preload=preload)
 
     def begin(self, preload: Sequence[str]) -> None:
         """Have workers on this machine import modules already, while the command does what comes before `started`."""
-        if self.executor == "local" and self._processes > 1:
+        if self.executor == "local" and not self.dry_run and (self.workers or usable_cores()) > 1:
             from builders.executors.local import begin
 
             begin(preload)
-
-    @property
-    def _processes(self) -> int:
-        return 1 if self.dry_run else self.workers or usable_cores()

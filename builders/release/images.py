@@ -123,16 +123,6 @@ def refuse_undecodable(image: Image.Image) -> None:
         raise UnreadableImageError(f"{image.width:,} x {image.height:,} pixels, more than any image of a source")
 
 
-def refuse_deep(image: Image.Image) -> None:
-    """Refuse a decoded image with values of more than 8 bits, which `convert("RGB")` turns nearly all to white.
-
-    Raises:
-        UnreadableImageError: it has such values.
-    """
-    if image.mode.startswith(_DEEP_MODES):
-        raise UnreadableImageError(f"it has values of more than 8 bits, mode {image.mode}; save it with 8 bits")
-
-
 def decode(data: bytes) -> Image.Image:
     """Decode an image and apply its EXIF orientation, in the order of `datasets.Image.decode_example` (5.2).
 
@@ -143,7 +133,8 @@ def decode(data: bytes) -> Image.Image:
     image.load()
     if image.getexif().get(ExifTags.Base.Orientation) is not None:
         image = ImageOps.exif_transpose(image)
-    refuse_deep(image)
+    if image.mode.startswith(_DEEP_MODES):
+        raise UnreadableImageError(f"it has values of more than 8 bits, mode {image.mode}; save it with 8 bits")
     return image
 
 

@@ -24,7 +24,7 @@ from builders.release.images import UnreadableImageError
 from builders.release.names import absolute_paths, is_file_name
 from builders.sources.base import CopyLayout, Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
-from builders.sources.readers.folders import child_names, class_column, escape_name, is_hidden
+from builders.sources.readers.folders import child_names, escape_name, is_hidden
 from builders.storage.files import read_regular
 from builders.storage.folders import cached_listings, files_below, links_of
 from taxonomy import tables
@@ -217,7 +217,7 @@ def _index(images: FolderImages, partition: str) -> PartitionIndex:
     code_of = {class_id: code for code, class_id in enumerate(images.classes)}
     codes = np.array([code_of[class_id] for _, class_id in files], np.int32)
     paths = pa.array([path for path, _ in files], pa.string())
-    table = partition_table(class_column(images.classes, codes), paths, paths)
+    table = partition_table(images.classes, codes, paths, paths)
     return PartitionIndex(partition, "image folder", "file", table, images.strays[partition])
 
 
