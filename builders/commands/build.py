@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
+from builders.cli.build_options import DUPLICATES, BuildRequest
 from builders.cli.console import check_json
 from builders.cli.executor_flags import WORKER_IMPORTS
-from builders.cli.request import DUPLICATES, BuildRequest
 from builders.cli.source_flags import (
     listed_places,
     parse_source_place,

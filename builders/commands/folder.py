@@ -14,10 +14,9 @@ from typing import Any
 
 import click
 
-from builders.cli.build_options import BUILD_FLAGS, build_options, parse_flags
+from builders.cli.build_options import BUILD_FLAGS, BuildRequest, build_options, parse_flags
 from builders.cli.console import exit_code
 from builders.cli.executor_flags import WORKER_IMPORTS
-from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.errors import BuildError, one_line, os_errors_as_build_errors
 from builders.executors.base import without_pandas

@@ -9,7 +9,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.duplicates.checked import image_check
 from builders.errors import BuildError
 from builders.pipeline.state import locked

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from builders.cli.build_options import BuildRequest
 from builders.cli.executor_flags import WORKER_IMPORTS
-from builders.cli.request import BuildRequest
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_index import plan_published
