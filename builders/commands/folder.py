@@ -154,12 +154,15 @@ def _command(
         if not request.quiet:
             count = f"{len(known.classes):,} class{'es' if len(known.classes) > 1 else ''}"
             click.echo(f"{known.root}: {count}: {first_few(known.classes)}", err=True)
-    _refuse_names(declare(name, request.seed, known, folders, near_distance))
+    benchmark = declare(name, request.seed, known, folders, near_distance)
+    _refuse_names(benchmark)
     roots = [known.root, *(folder.images.root for folder in folders)]
     _refuse_nested(request.out, roots)
     with os_errors_as_build_errors("read the folders and keep what was checked"):
         known, *others = _read_images(
-            [known, *(folder.images for folder in folders)], request, compared=near_distance > 0
+            [known, *(folder.images for folder in folders)],
+            request,
+            compared=any(map(benchmark.is_searched, benchmark.splits)),
         )
     folders = [dataclasses.replace(folder, images=images) for folder, images in zip(folders, others, strict=True)]
     benchmark = declare(name, request.seed, known, folders, near_distance)
@@ -250,4 +253,10 @@ def _read_images(folders: Sequence[FolderImages], request: BuildRequest, *, comp
         checking(request, compared=compared) as check,
         bar(images, "checking", quiet=request.quiet) as shown,
     ):
-        return read_images(folders, check=check, progress=shown.update, allow_partial=request.allow_partial)
+        return read_images(
+            folders,
+            check=check,
+            progress=shown.update,
+            allow_partial=request.allow_partial,
+            threads=request.executor.processes + 1,  # one reads while the others decode
+        )

@@ -150,11 +150,12 @@ def read_images(
     check: Callable[[bytes, str], object],
     progress: Callable[[int], object],
     allow_partial: bool = False,
+    threads: int = 1,
 ) -> list[FolderImages]:
     """Read all images once; returns the folders with a digest of their contents.
 
     Damaged images are refused, all in one message, unless `allow_partial`. `check` is given the bytes of an image and
-    their SHA-256, in several threads, and raises `UnreadableImageError`. `progress` is called for every image.
+    their SHA-256, in so many threads, and raises `UnreadableImageError`. `progress` is called for every image.
 
     Raises:
         BuildError: there are images that are not whole.
@@ -171,14 +172,14 @@ def read_images(
         return digest, ""
 
     problems, known = [], []
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(threads) as pool:
         for images in folders:
             paths = [path for of_partition in images.files.values() for path, _ in of_partition]
             contents = hashlib.sha256()
             # Some at a time, because each that waits takes a kilobyte or two.
             for start in range(0, len(paths), _READ_TOGETHER):
                 some = paths[start : start + _READ_TOGETHER]
-                read_some = threads.map(read, map(images.root.joinpath, some))
+                read_some = pool.map(read, map(images.root.joinpath, some))
                 for path, (digest, problem) in zip(some, read_some, strict=True):
                     progress(1)
                     problems += [problem] if problem else []
