@@ -22,7 +22,6 @@ from builders.declare.benchmark import Benchmark
 from builders.errors import BuildError, one_line, os_errors_as_build_errors
 from builders.executors.base import without_pandas
 from builders.folder_benchmark import Unknown, declare
-from builders.registry import BENCHMARKS
 from builders.release.entries import NEAR_DISTANCE
 from builders.release.manifest import kind_of_own_config
 from builders.release.schema import Role
@@ -47,6 +46,8 @@ _ROLES: Mapping[str, tuple[Role, str]] = {
 
 _GIVEN = re.compile(r"(?P<kind>near|far|external)(:(?P<name>[a-z0-9]+(_[a-z0-9]+)*))?=(?P<folder>.+)", re.DOTALL)
 
+FIRST_WORDS = frozenset({"broad", "cifar", "facets", "imagenet", "mos", "openood", "ssb"})
+"""What the names of declared benchmarks and of their configs have before the first hyphen."""
 
 _LISTED_ENDINGS = 8
 """Endings that are named of the files that are not taken for images (ours): they fit a line."""
@@ -116,10 +117,10 @@ def _command(
     **values: Any,
 ) -> None:
     request = parse_flags(values)
-    if not re.match(CONFIG_NAME, name) or name in BENCHMARKS:
+    if not re.match(CONFIG_NAME, name) or name in _declared_as(name):
         raise BuildError(
             f"--name {one_line(name)} cannot name this benchmark: use lower-case letters, digits and hyphens, and "
-            f"none of {', '.join(BENCHMARKS)}."
+            f"none of {', '.join(_declared())}."
         )
     if not 0 <= near_distance <= NEAR_DISTANCE:  # false for NaN, too
         raise BuildError(
@@ -171,9 +172,21 @@ def _command(
         run_build(benchmark, MODULE, dataclasses.replace(request, folders=places))
 
 
+def _declared() -> Mapping[str, Benchmark]:
+    """Return all declared benchmarks, whose import takes longer than all else before the images are read."""
+    from builders.registry import BENCHMARKS
+
+    return BENCHMARKS
+
+
+def _declared_as(name: str) -> Mapping[str, Benchmark]:
+    """Return the declared benchmarks if one of them, or of their configs, may have a name that begins so."""
+    return _declared() if name.partition("-")[0] in FIRST_WORDS else {}
+
+
 def _refuse_names(benchmark: Benchmark) -> None:
     """Refuse a name with which a config would be called like another one, or that makes names too long."""
-    declared = {config.name: other.name for other in BENCHMARKS.values() for config in other.configs}
+    declared = {config.name: other.name for other in _declared_as(benchmark.name).values() for config in other.configs}
     for config in benchmark.configs:
         kind = kind_of_own_config(config.name)
         if kind or config.name in declared:
