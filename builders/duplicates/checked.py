@@ -141,18 +141,16 @@ class ImageCheck:
         if self._known.knows(digest, decoded=self._decode):
             return
         self.remarks.heard = ""
-        image, mended = images.checked(data, decode=self._decode)
-        small = b""
-        try:
-            if image is None and self._ahead:
-                image = images.decode(data)
-            if image is not None and self._compared:
-                small = scaled(image).tobytes()
-        except images.DECODE_ERRORS:
-            return  # whoever writes it finds it again, and says so
+        image, mended = images.checked(data, decode=self._decode or self._ahead)
         if image is None or mended is not None or self.remarks.heard:
             return
         pixels = bytes.fromhex(images.pixel_sha256(image)) if self._decode else b""
+        small = b""
+        if self._compared:
+            try:
+                small = scaled(image).tobytes()
+            except images.DECODE_ERRORS:
+                return  # whoever writes it finds it again, and says so
         with self._lock:
             row = self._rows + len(self._pixels) if small else _NONE
             self._entries.append((bytes.fromhex(digest), pixels, row, zlib.crc32(small)))

@@ -69,6 +69,9 @@ OTHER_ENDING = "not the name of an image"
 _READ_TOGETHER = 4096
 """Images that are given to the threads that read them at a time (ours)."""
 
+_READ_IN_TURN = 16
+"""Images that a thread reads in turn (ours)."""
+
 _LISTED = 50
 """Images that a message lists at most (ours): a screen or two."""
 
@@ -162,6 +165,9 @@ def read_images(
         OSError: a file cannot be read.
     """
 
+    def read_some(paths: Sequence[Path]) -> list[tuple[str, str]]:
+        return [read(path) for path in paths]
+
     def read(path: Path) -> tuple[str, str]:
         data = read_regular(path)
         digest = hashlib.sha256(data).hexdigest()
@@ -176,14 +182,17 @@ def read_images(
         for images in folders:
             paths = [path for of_partition in images.files.values() for path, _ in of_partition]
             contents = hashlib.sha256()
-            # Some at a time, because each that waits takes a kilobyte or two.
+            # Some at a time, because each that waits takes a kilobyte or two, and of these some to a thread, which
+            # would wake the others for each.
             for start in range(0, len(paths), _READ_TOGETHER):
                 some = paths[start : start + _READ_TOGETHER]
-                read_some = pool.map(read, map(images.root.joinpath, some))
-                for path, (digest, problem) in zip(some, read_some, strict=True):
-                    progress(1)
-                    problems += [problem] if problem else []
-                    contents.update(f"{path}\0{digest}\n".encode("utf-8", "surrogateescape"))
+                of_threads = [some[first : first + _READ_IN_TURN] for first in range(0, len(some), _READ_IN_TURN)]
+                absolute = ([images.root / path for path in of_thread] for of_thread in of_threads)
+                for of_thread, found in zip(of_threads, pool.map(read_some, absolute), strict=True):
+                    progress(len(of_thread))
+                    for path, (digest, problem) in zip(of_thread, found, strict=True):
+                        problems += [problem] if problem else []
+                        contents.update(f"{path}\0{digest}\n".encode("utf-8", "surrogateescape"))
             known.append(replace(images, contents=contents.hexdigest()))
     if problems and not allow_partial:
         head = "1 image cannot be used" if len(problems) == 1 else f"{len(problems):,} images cannot be used"
