@@ -85,18 +85,18 @@ def figures_of(place: Path, folder: Path, tree: Path | None = None) -> pd.DataFr
         _run(place, *(script if (place / script[0]).is_file() else words), "--out", folder)
         made = [folder / "report"]
     figures, mixing = pd.read_parquet(made[0] / "figures.parquet"), (tree or place) / ROBUSTNESS
-    figures["duplicates"] = figures["duplicates_sha256"].where(figures["rows"] == "without_duplicates", "")
     mixed = figures["statistic"].isin(MIXTURES)
     figures["value"] *= figures["factor"].where(mixed, 1)
     figures["factor"] = figures["factor"].where(~mixed, 1)
-    figures.loc[mixed, ["run", "duplicates"]] = ""
+    figures.loc[mixed, "run"] = ""
     if mixing.is_file() and figures["variant"].nunique() > 1:
         _run(mixing.parents[2], ROBUSTNESS, made[0], "--out", made[0] / "mixtures.csv")
         lines = pd.read_csv(made[0] / "mixtures.csv", keep_default_na=False).drop(columns="statistic")
         lines = lines.melt([name for name in lines if name not in MIXTURES], MIXTURES, "statistic")
-        same = {"protocol": "optimizer-robustness", "run": "", "duplicates": "", "factor": 1.0}
-        figures = pd.concat([figures, lines.assign(**same, n_known=0, n_unknown=0, seed=pd.NA)])
-    return figures
+        same = {"protocol": "optimizer-robustness", "run": "", "factor": 1.0, "n_known": 0, "n_unknown": 0}
+        lines = lines.assign(**same, seed=pd.NA, duplicates_sha256=figures["duplicates_sha256"].iloc[0])
+        figures = pd.concat([figures, lines])
+    return figures.assign(duplicates=figures["duplicates_sha256"].where(figures["rows"] == "without_duplicates", ""))
 
 
 def made_up(release: Path, configs: list[str], seed: int) -> pd.DataFrame:
