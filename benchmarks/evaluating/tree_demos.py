@@ -52,7 +52,8 @@ def demo(name: str, old: Path, new: Path, root: Path) -> Figures:
     release = root / benchmark
     if not (release / "manifest.json").is_file():
         _run(new, "-m", f"builders.{benchmark}_benchmark", "--demo", "--quiet", "--out", release)
-    configs, scores = listed.split(",") if listed else [*ud.load(release).configs], []
+    configs = listed.split(",") if listed else [*ud.load(release).configs]
+    scores: list[str | Path] = []
     for number, run in enumerate(
         ["adam-seed1", "adam-seed2", "sgd-seed1", "sgd-seed2"][: None if protocols[2:] else 1]
     ):
@@ -62,7 +63,16 @@ def demo(name: str, old: Path, new: Path, root: Path) -> Figures:
         scores += ["--scores", f"{run[:-6]}={file}"]
 
     def judged(tree: Path, side: str, code: str = "") -> pd.DataFrame:
-        words = ["evaluate", "report", *scores, "--release", release, "--splits", ",".join(configs), "--no-plots"]
+        words: list[str | Path] = [
+            "evaluate",
+            "report",
+            *scores,
+            "--release",
+            release,
+            "--splits",
+            ",".join(configs),
+            "--no-plots",
+        ]
         for protocol in protocols:
             script = tree / "examples" / "papers" / f"{protocol.replace('-', '_')}.py"
             named = f"{script}:{protocol.replace('-', '_').upper()}" if script.is_file() else protocol
@@ -90,8 +100,8 @@ def figures_of(place: Path, folder: Path, tree: Path | None = None) -> pd.DataFr
     figures["factor"] = figures["factor"].where(~mixed, 1)
     figures.loc[mixed, "run"] = ""
     if mixing.is_file() and figures["variant"].nunique() > 1:
-        _run(mixing.parents[2], ROBUSTNESS, made[0], "--out", made[0] / "mixtures.csv")
-        lines = pd.read_csv(made[0] / "mixtures.csv", keep_default_na=False).drop(columns="statistic")
+        _run(mixing.parents[2], ROBUSTNESS, made[0], "--out", folder / "mixtures.csv")
+        lines = pd.read_csv(folder / "mixtures.csv", keep_default_na=False).drop(columns="statistic")
         lines = lines.melt([name for name in lines if name not in MIXTURES], MIXTURES, "statistic")
         same = {"protocol": "optimizer-robustness", "run": "", "factor": 1.0, "n_known": 0, "n_unknown": 0}
         lines = lines.assign(**same, seed=pd.NA, duplicates_sha256=figures["duplicates_sha256"].iloc[0])
