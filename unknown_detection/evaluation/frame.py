@@ -89,6 +89,12 @@ def unknown_splits(frame: pd.DataFrame, roles: Sequence[str]) -> dict[str, pd.Da
     return splits
 
 
+def evaluated_splits(frame: pd.DataFrame) -> set[tuple[str, str]]:
+    """Return config and split of the unknown rows that are not for fitting and tuning."""
+    judged = frame[~frame["known"] & ~frame["split"].isin(FIT_AND_TUNE_SPLITS)]
+    return {*judged.groupby(["config", "split"], observed=True).groups}
+
+
 def beside(known: pd.DataFrame, *unknown: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Concatenate the scores of known and of unknown rows; returns them, and flags of the unknown rows, shape (n,)."""
     scores = np.concatenate([rows["score"].to_numpy() for rows in (known, *unknown)])
