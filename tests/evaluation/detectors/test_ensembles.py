@@ -63,6 +63,20 @@ def test_one_component_is_the_gaussian_of_the_rows_classified_right():
     np.testing.assert_allclose(difference, -np.log(fitted.std(axis=0)).sum(), atol=1e-3)
 
 
+def test_scores_that_are_all_equal_tell_nothing():
+    """The density along them is one constant: those of rows differ by as much as without them."""
+
+    def constant(rows, value):
+        return dataclasses.replace(rows, scores={**rows.scores, "energy": np.full(len(rows), value)})
+
+    first, other = (
+        DETECTORS["ens_f"].clone(components=1).fit(constant(FITTED, value)).score(constant(TESTED, value))
+        for value in (0.0, 2.0)
+    )
+    np.testing.assert_allclose(first, other, rtol=1e-12)
+    assert len(np.unique(first)) == len(TESTED)
+
+
 def test_the_fit_is_repeatable_and_follows_its_seed():
     first, repeated, other = (DETECTORS["ens_f"].clone(seed=seed).fit(FITTED).score(TESTED) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, repeated)

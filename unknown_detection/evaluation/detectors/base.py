@@ -159,11 +159,7 @@ class Detector(abc.ABC):
         return type(self).score_together is not Detector.score_together
 
     def parameters(self) -> dict[str, Any]:
-        """Return the hyperparameters by name; None stands for a value that is computed from the fitted rows.
-
-        Raises:
-            EvaluationError: a parameter of `__init__` is not kept under its name.
-        """
+        """Return the hyperparameters by name; None stands for a value that is computed from the fitted rows."""
         return {name: value for name, value in self.arguments().items() if name != "seed"}
 
     def clone(self, **values: Any) -> Self:
@@ -178,11 +174,6 @@ class Detector(abc.ABC):
         kept = {}
         for name, parameter in inspect.signature(type(self)).parameters.items():
             if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                if not hasattr(self, name):
-                    raise EvaluationError(
-                        f"{type(self).__name__} does not keep its hyperparameter {name}. Set self.{name} in its "
-                        "__init__."
-                    )
                 value = getattr(self, name)
                 kept[name] = value.item() if isinstance(value, np.generic) else value
         return kept
