@@ -75,7 +75,8 @@ class FDBD(RowDetector):
     def _learn(self, features: Features) -> None:
         distances = cdist(self.matrix, self.matrix)
         np.fill_diagonal(distances, np.inf)
-        self.inverse = 1 / distances
+        with np.errstate(divide="ignore"):  # of equal weights; rows of such a class are refused
+            self.inverse = 1 / distances
         self.origin = arrays.mean_features(features) if self.centred else 0.0
 
     def _rows(self, z: Doubles) -> Scores:
