@@ -40,9 +40,9 @@ def test_parts_are_those_of_the_paper():
 @pytest.mark.parametrize("components", [1, 3, 10])
 def test_score_is_the_negated_log_density(components):
     detector = DETECTORS["ens_f"].clone(components=components).fit(FITTED)
-    mixture = detector.mixture
+    scaler, mixture = detector.mixture
     values = np.stack([TESTED.scores[part] for part in EnsF.base_methods], axis=1)
-    standard = (values - detector.mean) / detector.scale
+    standard = (values - scaler.mean_) / scaler.scale_
     density = sum(
         weight * stats.multivariate_normal(mean, covariance).pdf(standard)
         for weight, mean, covariance in zip(mixture.weights_, mixture.means_, mixture.covariances_, strict=True)

@@ -261,7 +261,9 @@ def test_logits_that_are_no_numbers(extract, tmp_path):
     state = fitted(small_models.cnn).state_dict()
     state["fc.bias"][1] = float("nan")
     torch.save(state, tmp_path / "nan.pt")
-    assert "logits of small_models.py:cnn is NaN or infinite for 40 images" in refused(extract(path=tmp_path / "nan.pt"))
+    assert "logits of small_models.py:cnn is NaN or infinite for 40 images" in refused(
+        extract(path=tmp_path / "nan.pt")
+    )
 
 
 @pytest.mark.parametrize("flags", [(), ("--quiet",)], ids=["bars", "quiet"])
