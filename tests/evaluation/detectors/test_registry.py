@@ -10,7 +10,7 @@ from tests.evaluation.detectors.toy import toy_features, toy_head
 from tests.sentences import stops
 from unknown_detection.evaluation import detectors
 from unknown_detection.evaluation.detectors import DETECTORS, arrays, neighbors, table
-from unknown_detection.evaluation.detectors.base import Detector
+from unknown_detection.evaluation.detectors.base import Detector, Together
 from unknown_detection.evaluation.errors import EvaluationError
 
 HEAD = toy_head()
@@ -105,7 +105,7 @@ TOGETHER = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in ON_FEATURES if DETECTORS[name].shares_work])
+@pytest.mark.parametrize("name", [name for name in ON_FEATURES if isinstance(DETECTORS[name], Together)])
 def test_several_score_together_as_each_does(name):
     detectors = [DETECTORS[name].clone(**values).fit(FITTED, HEAD) for values in TOGETHER[name]]
     together = detectors[0].score_together(detectors, TESTED)

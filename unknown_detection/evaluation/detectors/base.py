@@ -145,19 +145,6 @@ class Detector(abc.ABC):
         """Return the class of every row, int64 of shape (n,), -1 for none; by default, as the model predicts."""
         return arrays.predicted(features)
 
-    @staticmethod
-    def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
-        """Score with several detectors of one class, fitted on the same rows with different hyperparameters.
-
-        To override where they share most of their work; a search then tries its values at once.
-        """
-        return [detector.score(features) for detector in detectors]
-
-    @property
-    def shares_work(self) -> bool:
-        """Whether detectors of this class take less time to score together than one by one."""
-        return type(self).score_together is not Detector.score_together
-
     def parameters(self) -> dict[str, Any]:
         """Return the hyperparameters by name; None stands for a value that is computed from the fitted rows."""
         return {name: value for name, value in self.arguments().items() if name != "seed"}
@@ -288,7 +275,7 @@ class RowDetector(Detector):
 
 
 class Together(RowDetector):
-    """A detector whose instances share most of their work when they score together."""
+    """A detector whose instances share most of their work: a search tries all of their hyperparameters at once."""
 
     _rows_together: ClassVar[Callable[..., Doubles]]
     """Maps several detectors and float64 inputs of m rows to scores, shape (m, detectors)."""
