@@ -28,7 +28,7 @@ from unknown_detection.evaluation.detectors.images import (  # noqa: E402
 from unknown_detection.evaluation.detectors.recent.adascale import run_on_trivial_pixels  # noqa: E402
 from unknown_detection.evaluation.detectors.recent.gram import run_for_gram  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models.dropout import dropout_drawn  # noqa: E402
+from unknown_detection.evaluation.models.dropout import dropout_drawn, dropout_off  # noqa: E402
 from unknown_detection.evaluation.models.features import Features  # noqa: E402
 from unknown_detection.evaluation.models.layers import find_layers  # noqa: E402
 from unknown_detection.evaluation.models.models import Model  # noqa: E402
@@ -44,8 +44,9 @@ def opened(module):
     """A model that `open_model` would give, without a file of weights."""
     preprocessing = of_declaration(small_models.PREPROCESSING, "it")
     module = module.eval().requires_grad_(False)
-    layers = find_layers(module, images_of(2), declared=None, name="it")
-    return Model("it", module, preprocessing, layers, "", "cpu")
+    with dropout_off(rates := []):
+        layers = find_layers(module, images_of(2), declared=None, name="it")
+    return Model("it", module, preprocessing, layers, "", "cpu", dropout=rates)
 
 
 def images_of(count=12):

@@ -127,8 +127,7 @@ class Detector(abc.ABC):
             head: the `Head` of the model, in place of `Features.head`. A `fit` of one's own need not take it.
 
         Raises:
-            EvaluationError: rows are missing, unlabelled, too few, not finite or of another width than the layer, or
-                a hyperparameter is out of range.
+            EvaluationError: rows are missing, unlabelled, too few or not finite, or a hyperparameter is out of range.
         """
         return self
 
@@ -137,8 +136,7 @@ class Detector(abc.ABC):
         """Score every row; shape (n,), float64, higher = more unknown.
 
         Raises:
-            EvaluationError: rows have another width than those it was fitted on, or an input or a score is NaN or
-                infinite.
+            EvaluationError: an input or a score is NaN or infinite.
         """
 
     def predict(self, features: Features) -> Integers:
@@ -185,7 +183,7 @@ class RowDetector(Detector):
     """Maps float64 inputs of m rows to m scores."""
     _classes: ClassVar[Callable[..., Integers] | None] = None
     """Maps them to predicted classes, if these are not the model's."""
-    _widths: Mapping[str, int] | None = None
+    _fitted: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take what it reads from its functions of rows, and what is searched and allowed from its settings."""
@@ -210,17 +208,14 @@ class RowDetector(Detector):
                     "a model whose logits are no linear layer's."
                 )
             self._read_head(head)
-            self._widths = {LOGITS: head.weight.shape[0], FEATURES: head.weight.shape[1]}
         if self.fits_on != "none":
             if features is None:
                 raise EvaluationError(f"{self.name} is fitted on rows of {self.fits_on}, found none. Give features.")
-            if not self.reads_head:
-                self._widths = {LOGITS: features.logits.shape[1], FEATURES: features.penultimate.shape[1]}
-            self._read(features, (FEATURES, LOGITS))
             arrays.require_labels(features, self.name)
             for name, values in self._read(features, self.inputs).items():
                 arrays.require_finite(name, values, features.ids)
             self._learn(features)
+        self._fitted = True
         return self
 
     def _require_in_range(self) -> None:
@@ -252,7 +247,7 @@ class RowDetector(Detector):
         return self._score_rows(self._classes, features).astype(np.int64)
 
     def _require_fitted(self) -> None:
-        if self._widths is None and (self.reads_head or self.fits_on != "none"):
+        if not self._fitted and (self.reads_head or self.fits_on != "none"):
             raise EvaluationError(f"{self.name} is not fitted. Call its method fit first.")
 
     def _score_rows(self, function: Callable[..., Any], features: Features, columns: tuple[int, ...] = ()) -> Any:
@@ -268,9 +263,6 @@ class RowDetector(Detector):
 
     def _read(self, features: Features, names: Sequence[str]) -> dict[str, Floats]:
         matrices = {FEATURES: features.penultimate, LOGITS: features.logits}
-        for name in names:
-            if self._widths is not None:
-                arrays.require_width(name, matrices[name], self._widths[name])
         return {name: matrices[name] for name in names}
 
 

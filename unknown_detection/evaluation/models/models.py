@@ -9,7 +9,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ class Model:
         source: where its weights are from: where they were published with their accuracy, or the digest of those that
             came with a module, and nothing for those from a file of the user's; and which of its logits were chosen.
         probed: logits of fixed inputs on the CPU, which tell of code that the digest does not cover.
+        dropout: the positive rates of the dropout calls of a forward pass.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Model:
     classes: Sequence[int] | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     probed: tuple[float, ...] = ()
+    dropout: Sequence[float] = ()
 
     @property
     def _rows(self) -> slice | list[int]:
@@ -110,16 +112,6 @@ class Model:
         with dropout_off() if generators is None else dropout_drawn(generators):
             return self.module(images)[:, self._rows]
 
-    @cached_property
-    def dropout(self) -> list[float]:
-        """The positive rates of the dropout calls of a forward pass, found by running one."""
-        import torch
-
-        calls: list[float] = []
-        with dropout_off(calls), torch.inference_mode():
-            self.module(self.probe.to(self.device))
-        return calls
-
 
 def open_model(
     spec: Any,
@@ -158,8 +150,9 @@ def open_model(
     size = blueprint.preprocessing.probe().shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
+    rates: list[float] = []
     try:
-        with dropout_off():
+        with dropout_off(rates):
             layers = find_layers(module, probe, declared=blueprint.blocks, name=name)
     except (RuntimeError, AssertionError, ValueError) as error:  # of torch, and of timm for another size
         raise EvaluationError(
@@ -168,7 +161,7 @@ def open_model(
         ) from error
     how: dict[str, Any] = {"published": published, "labels": blueprint.labels}
     chosen = None if of_texts else _logits_of(names, layers.classes, classes, name, **how)
-    probed = _probe_logits(module, probe, name)
+    probed = _probe_logits(module, probe, name, drops=bool(rates))
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
     digest = model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
     source = dict(blueprint.source or {})
@@ -176,7 +169,8 @@ def open_model(
         source |= {"state_dict": model_digest(module, {}), "held": "by the module"}
     if chosen is not None:
         source |= {"logits": ",".join(map(str, chosen)), "width": str(layers.classes)}
-    return Model(name, module.to(target), blueprint.preprocessing, layers, digest, target, chosen, source, probed)
+    module = module.to(target)
+    return Model(name, module, blueprint.preprocessing, layers, digest, target, chosen, source, probed, rates)
 
 
 def _with_weights(spec: Any, path: Path | None, classes: int, *, pretrained: bool, **how: Any) -> Blueprint:
@@ -245,7 +239,7 @@ def _logits_of(
     return None if indices == tuple(range(width)) else indices
 
 
-def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
+def _probe_logits(module: Any, images: Any, name: str, *, drops: bool) -> tuple[float, ...]:
     """Return a model's first logits of two images; refuse one whose logits do not depend on an image alone.
 
     It is run twice, with two seeds of torch's random numbers, and with the second image in place of the first. Logits
@@ -253,8 +247,7 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
     """
     import torch
 
-    calls: list[float] = []
-    with torch.random.fork_rng(devices=[]), dropout_off(calls), exact_float32(), torch.inference_mode():
+    with torch.random.fork_rng(devices=[]), dropout_off(), exact_float32(), torch.inference_mode():
         runs = []
         for seed, rows in enumerate(([0, 1], [0, 1], [1, 1])):
             torch.manual_seed(seed)
@@ -280,7 +273,7 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
             )
     seen = runs[:1]
     with exact_float32(), torch.inference_mode():
-        if calls:
+        if drops:
             generators = [torch.Generator().manual_seed(number) for number in range(len(images))]
             with contextlib.suppress(EvaluationError), dropout_drawn(generators):  # which mc_dropout is refused with
                 seen.append(module(images).nan_to_num())
