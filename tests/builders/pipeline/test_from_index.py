@@ -7,11 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-<<<<<<< HEAD
-from builders.cli.build_options import BuildRequest
-=======
 from builders.cifar_benchmark import BENCHMARK as CIFAR
->>>>>>> quickA
+from builders.cli.build_options import BuildRequest
 from builders.cli.executor_flags import WORKER_IMPORTS
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
