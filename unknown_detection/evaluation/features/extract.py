@@ -254,15 +254,8 @@ def _describe(release: Release, model: Model, device: str, identity: Identity, k
     log(f"features {len(identity.label_names)} logits, and what goes into {layer}; blocks {blocks}")
     if not model.layers.linear:
         log("         the logits are no linear layer's, so detectors that read its weights cannot be used")
-    if model.layers.skipped:
-        log(
-            f"no block features of {', '.join(model.layers.skipped)}, which do not run or give no features per image; "
-            "name blocks in the model's attribute `feature_blocks`"
-        )
     if again := [name for name in dict.fromkeys(identity.texts) if identity.texts.count(name) > 1]:
         log(f"         several classes are called {first_few(again)}; tell them apart with classes=")
-    if model.dropout.always:
-        log("dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks")
     for key in map("/".join, keys):
         if key in identity.prepared:
             log(f"{key}: images of {identity.prepared[key]}")

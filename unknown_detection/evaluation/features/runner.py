@@ -25,7 +25,7 @@ from builders.executors.base import Progress as TaskProgress
 from builders.executors.local import LocalExecutor
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.table import Columns, Numbers, RowTable, block_column, differences
-from unknown_detection.evaluation.models.models import Model, check_device, open_model, out_of_memory, pick_device
+from unknown_detection.evaluation.models.models import Model, open_model, out_of_memory, pick_device
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, load_batches
 from unknown_detection.evaluation.models.text import Texts
 from unknown_detection.evaluation.releases import Key, Release, load
@@ -322,7 +322,6 @@ def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
     `auto` is CUDA if this machine has it; one GPU of several, or Apple's, is refused. Without a number, none decode on
     the CPU, where tasks are as many as the cores allow, and four with a GPU.
     """
-    check_device(device)
     device = pick_device(device) if device == "auto" else device
     if device not in ("cpu", "cuda"):
         raise EvaluationError(

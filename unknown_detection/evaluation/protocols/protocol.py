@@ -7,7 +7,6 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -176,11 +175,9 @@ def measure_roles(
 
     A split with rows of several roles, as FACETS's, is named with each of them.
     """
-    measured, splits = [], {role: frame.by_split(rows[rows["role"] == role]) for role in roles}
-    counts = Counter(split for of_role in splits.values() for split in of_role)
-    for role, by_name in splits.items():
-        told_apart = {split if counts[split] == 1 else f"{split}, {role}": of for split, of in by_name.items()}
-        of_role = measure_each(known, told_apart, metrics, **named)
+    measured: list[Figure] = []
+    for role, splits in frame.unknown_by_role(rows, roles).items():
+        of_role = measure_each(known, splits, metrics, **named)
         measured += of_role + means(of_role, n_known=len(known), unknown=role)
     return measured
 

@@ -72,10 +72,9 @@ class ComparedModels:
             rows.append([shown_name(str(name)), Cell(f"{rank:.2f}", order=float(rank)), *cells, wins, near])
         left_out, models = len(self.areas.columns) - len(order), len(self.areas)
         note = (
-            f"Friedman's test over {models} models: chi-squared {ranks.chi_squared:.2f}, p = {ranks.p:.2g}; Iman and "
-            f"Davenport's F = {ranks.f:.2f}, p = {ranks.f_p:.2g}. Mean ranks more than {ranks.difference:.2f} "
-            f"apart differ at {LEVEL:g} (Nemenyi's critical difference). AUROC in percent, the mean over the sets of "
-            "unknown rows."
+            f"Friedman's test over {models} models: chi-squared {ranks.chi_squared:.2f}, p = {ranks.p:.2g}. Mean "
+            f"ranks more than {ranks.difference:.2f} apart differ at {LEVEL:g} (Nemenyi's critical difference). AUROC "
+            "in percent, the mean over the sets of unknown rows."
         )
         note += " The p-values are rough for so few models." * (models <= MANY)
         note += f" {left_out} detectors without scores of all models are left out." * bool(left_out)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors import DETECTORS, arrays
-from unknown_detection.evaluation.detectors.base import Detector, Scores
+from unknown_detection.evaluation.detectors.base import Detector, Scores, Together
 from unknown_detection.evaluation.detectors.choice import Chosen, choose
 from unknown_detection.evaluation.detectors.logits import average
 from unknown_detection.evaluation.errors import EvaluationError
@@ -129,6 +129,12 @@ def in_words(hyperparameters: Mapping[str, float]) -> str:
     return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
 
 
+def _score_each(detectors: Sequence[Detector], features: Features) -> list[Scores]:
+    if isinstance(detectors[0], Together):
+        return detectors[0].score_together(detectors, features)
+    return [detector.score(features) for detector in detectors]
+
+
 class Rows(NamedTuple):
     """Selects the in-distribution rows of a split, or of the half of it that a mask marks."""
 
@@ -236,7 +242,7 @@ class Scorer:
         by_errors = detector.chosen_by == "errors"
         found: list[tuple[float | None, str]] = []
         if self.fit_splits.validation and (by_errors or self.fit_splits.external):
-            groups = [sets] if detector.shares_work else [[hyperparameters] for hyperparameters in sets]
+            groups = [sets] if isinstance(detector, Together) else [[hyperparameters] for hyperparameters in sets]
             found = [of_set for group in groups for of_set in self._try(detector, group, by_errors=by_errors)]
         if not found:
             sides = f"right and of wrong rows of {VALIDATION}" if by_errors else f"both {VALIDATION} and {EXTERNAL}"
@@ -289,8 +295,8 @@ class Scorer:
                     made[number] = self._fitted_on_its_rows(one) if fitted_on is None else one.fit(fitted_on)
                 except EvaluationError as error:
                     found[number] = None, str(error)
-            if several := [*made.values()]:
-                sides = [several[0].score_together(several, rows.unlabelled()) for rows in judged]
+            if made:
+                sides = [_score_each([*made.values()], rows.unlabelled()) for rows in judged]
                 for number, scores in zip(made, zip(*sides, strict=True), strict=True):
                     found[number] = auroc(np.concatenate(scores), truth), ""
         except EvaluationError as error:
