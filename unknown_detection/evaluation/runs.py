@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from unknown_detection.evaluation import frame
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning
+from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.releases import Key, Release
 from unknown_detection.evaluation.same import same_model
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, in_fit_half
@@ -38,16 +39,21 @@ class ScoredRun:
     """Scores of a model's detectors, in a file or in memory, joined with the rows of a release.
 
     Attributes:
-        name: the stem of their file.
+        path: their file; for scores in memory a name alone.
         variant: the training method, by default the model; empty if neither is known.
         about: what the scores say of themselves.
         rows: the joined frame of each detector.
     """
 
-    name: str
+    path: Path
     variant: str
     about: Provenance
     rows: Mapping[str, pd.DataFrame]
+
+    @property
+    def name(self) -> str:
+        """Name of the run: the file's stem."""
+        return self.path.stem
 
     @property
     def weights(self) -> str:
@@ -130,9 +136,18 @@ def join_runs(
                 )
             else:
                 about = Provenance(release.digest, configs, "", "", seed, {}, {})  # type: ignore[arg-type]
-            runs.append(ScoredRun(path.stem, variant or "", about, rows))
+            runs.append(ScoredRun(path, variant or "", about, rows))
             progress.update(1)
-    return _told_apart(runs), named
+    runs = _told_apart(runs)
+    variants: dict[str, str] = {}
+    for run in runs:
+        other = variants.setdefault(safe_file_name(run.variant), run.variant)
+        if other != run.variant:
+            raise EvaluationError(
+                f"The training methods {other!r} and {run.variant!r} give the same file name. Choose names that "
+                "differ in letters or digits, as --scores NAME=FILE."
+            )
+    return runs, named
 
 
 def _told_apart(runs: Sequence[ScoredRun]) -> list[ScoredRun]:

@@ -307,6 +307,10 @@ def test_of_a_split_that_is_left_out_as_a_whole_there_is_no_figure_and_all_other
     clean = [f for f in measured if f["rows"] == kind]
     assert [f["value"] for f in clean] == [f["value"] for f in figures(name, left)]
     assert [key(f) for f in clean] == [key(f | {"rows": kind}) for f in figures(name, left)]
+    # A figure over fewer splits has no published one that it could be compared with.
+    both = {key(f | {"rows": kind}): f["n_known"] + f["n_unknown"] for f in published}
+    lost = [both[key(f)] - f["n_known"] - f["n_unknown"] if key(f) in both else None for f in clean]
+    assert [f["left_out"] for f in clean] == lost
 
 
 @pytest.mark.parametrize("kind", ["without_duplicates", "without_overlap"])

@@ -324,7 +324,7 @@ def test_what_cannot_be_judged_is_refused(tmp_path, digits, rows, path, capsys, 
     paths = [write(tmp_path / name / "run.parquet", digits, rows(0)) for name in (".", "b")]
     copy = tmp_path / "again.parquet"
     copy.write_bytes((tmp_path / "run.parquet").read_bytes())
-    for scores in (paths, (paths[0], copy)):
+    for scores in (paths, (paths[0], copy), (f"x y={paths[0]}", f"x/y={copy}")):
         assert_sentence(refused(capsys, tmp_path / "out", digits, "--scores", *scores))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["report", "--release", str(digits), "--out", str(tmp_path / "out"), "--scores", path]) == 2
@@ -341,7 +341,7 @@ def test_python_gives_the_same_report_as_the_command_with_tables_on_demand(tmp_p
     files = files_of(tmp_path / "out")
     assert files_of(tmp_path / "python") == files
     assert figures.equals(figures_of(tmp_path / "python"))
-    assert any("demo release" in text for text in lines)
+    assert any("demo release" in text for text in lines) and "\nunknown-detection: digits" in lines[0]
     name = "tables/unknown-detection-digits"
     assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-results.tex"} < set(files)
     lines = csv.DictReader(files[f"{name}-results.csv"].decode().splitlines())

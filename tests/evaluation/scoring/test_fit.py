@@ -482,7 +482,9 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
     assert {name for name, _ in scores_of(tmp_path / "scores.parquet")} == set(DETECTORS) - left_out
     *_, scored, hint = out.splitlines()
     assert scored.startswith(f"{300 * (len(DETECTORS) - len(left_out)):,} scores of")
-    assert hint.startswith("for the figures run python -m unknown_detection evaluate report --scores ")
+    assert hint.startswith(
+        "for the figures give --release, or run python -m unknown_detection evaluate report --scores "
+    )
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def command(
     from unknown_detection.evaluation.detectors.choice import choose
     from unknown_detection.evaluation.features.extract import extract
     from unknown_detection.evaluation.features.store import FeatureStore
+    from unknown_detection.evaluation.report.report import short_results
     from unknown_detection.evaluation.scoring.run import score
 
     requested = asked(detectors, own)
@@ -92,15 +93,22 @@ def command(
         store = extract(release=opened, splits=store.splits, cache=features, **again)
     scores = score([store, *members], requested, log=options.notes(as_json, **flags), **how)
     provenance = scores.attrs["provenance"]
+    code = MISSING if provenance.get("missing") else 0
     if as_json:
         print_document("score", {"file": str(flags["out"]), "count": len(scores), **provenance})
+        return code
+    note = options.notes(as_json, **flags)
+    command = f"{as_started('python -m unknown_detection evaluate report')} --scores {flags['out']}"
+    if opened is None:
+        note(f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR")
+        return code
+    try:
+        click.echo("\n".join(short_results(scores, opened)))
+    except EvaluationError as error:
+        note(f"no figures yet: {error}")
     else:
-        report = as_started("python -m unknown_detection evaluate report")
-        of_release = "DIR|ORG/NAME" if opened is None else opened.source
-        options.notes(as_json, **flags)(
-            f"for the figures run {report} --scores {flags['out']} --release {of_release} --out DIR"
-        )
-    return MISSING if provenance.get("missing") else 0
+        note(f"for all figures run {command} --release {opened.source} --out DIR")
+    return code
 
 
 def asked(detectors: str | None, own: tuple[str, ...]) -> list[Any]:

@@ -25,7 +25,7 @@ Figure = dict[str, Any]
 FIGURE_KEY = ["protocol", "config", "setting", "known", "unknown", "metric", "positive", "rows", "statistic"]
 FIGURE_KEY += ["fitted_on"]
 """The fields that identify a figure among those of a detector and run; the others are `value`, `factor` (by which the
-protocol's paper multiplies it), `n_known` and `n_unknown`."""
+protocol's paper multiplies it), `n_known`, `n_unknown` and `left_out`."""
 
 AS_PUBLISHED = "as_published"
 
@@ -119,20 +119,28 @@ def figures(protocol: str | Protocol, rows: pd.DataFrame) -> list[Figure]:
     Returns:
         The protocol's figures on all rows; if the release has information on duplicates, the same on the rows without
         these and those that share their source images; and likewise without rows whose class overlaps a known one. A
-        figure that is over fewer splits then names these only. A protocol that cannot do without the rows has no such
-        figures.
+        figure that is over fewer splits then names these only, and has no `left_out`, since there is none to compare
+        it with. A protocol that cannot do without the rows has no such figures.
     """
     if isinstance(protocol, str):
         require_known("protocol", [protocol], PROTOCOLS)
         protocol = PROTOCOLS[protocol]
     published = protocol.figures(rows)
-    measured = [{**figure, "rows": AS_PUBLISHED} for figure in published]
+    whole = {_key(figure): figure["n_known"] + figure["n_unknown"] for figure in published}
+    measured = [{**figure, "rows": AS_PUBLISHED, "left_out": 0} for figure in published]
     for kind in frame.REDUCED:
         out = frame.left_out(rows, kind)
-        if out is not None:
-            without = protocol.figures(rows[~out], lenient=True) if out.any() else published
-            measured += [{**figure, "rows": kind} for figure in without]
+        if out is None:
+            continue
+        for figure in protocol.figures(rows[~out], lenient=True) if out.any() else published:
+            all_rows = whole.get(_key(figure))
+            lost = None if all_rows is None else all_rows - figure["n_known"] - figure["n_unknown"]
+            measured.append({**figure, "rows": kind, "left_out": lost})
     return measured
+
+
+def _key(figure: Figure) -> tuple[Any, ...]:
+    return tuple(figure[name] for name in FIGURE_KEY if name != "rows")
 
 
 def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figure]:

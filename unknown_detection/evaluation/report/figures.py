@@ -18,11 +18,11 @@ FILE = "figures.parquet"
 """Name of the file in a report's folder."""
 
 _NUMBERS = dict.fromkeys(("value", "factor"), pa.float64())
-_NUMBERS |= dict.fromkeys(("seed", "n_known", "n_unknown"), pa.int64())
+_NUMBERS |= dict.fromkeys(("seed", "n_known", "n_unknown", "left_out"), pa.int64())
 
 COLUMNS = (
     *("release", "release_digest", "duplicates_sha256", "model", "model_digest", "variant", "run", "seed", "detector"),
-    *("hyperparameters", *FIGURE_KEY, "value", "factor", "n_known", "n_unknown", "prepared", "versions"),
+    *("hyperparameters", *FIGURE_KEY, "value", "factor", "n_known", "n_unknown", "left_out", "prepared", "versions"),
 )
 """The columns in order; `docs/evaluating.md` says what they are."""
 
@@ -63,7 +63,9 @@ def over_runs(figures: pd.DataFrame) -> pd.DataFrame:
     of = figures.groupby(["variant", "detector", *FIGURE_KEY, "factor"], sort=False, dropna=False)
     value = of["value"]
     numbers = {"runs": of.size(), "mean": value.mean(skipna=False), "std": value.std(skipna=False)}
-    return pd.DataFrame(numbers | {name: of[name].last() for name in ("n_known", "n_unknown")}).reset_index()
+    return pd.DataFrame(
+        numbers | {name: of[name].last() for name in ("n_known", "n_unknown", "left_out")}
+    ).reset_index()
 
 
 def write_figures(path: Path, figures: pd.DataFrame) -> None:

@@ -63,10 +63,7 @@ class Report:
     warnings: Sequence[str]
 
     def __repr__(self) -> str:
-        lines = []
-        for number, table in enumerate(self.results):
-            lines += [*table.text(_SHOWN if not number else _SHOWN // 3), ""]
-        return "\n".join([*lines, f"the page: {self.page}"])
+        return "\n".join([*_terminal_lines(self.results), f"the page: {self.page}"]).removeprefix("\n")
 
     def _repr_html_(self) -> str:
         tables = [
@@ -197,6 +194,12 @@ def report(
     return Report(judged.figures, judged.results, target / PAGE, found["warnings"])
 
 
+def short_results(scores: Any, release: Release) -> list[str]:
+    """Return the tables of results on all rows as text for a terminal, by the default protocol of each config."""
+    runs, _ = join_runs(scores, release, None)
+    return _terminal_lines(judging.judge(runs, judging.choose_protocols((), runs, ()), release).results)
+
+
 def _best_rows(judged: judging.Judged) -> tuple[str, pd.DataFrame]:
     """Return the name of the best detector of the first protocol, and the rows of its first run."""
     protocol, order = next(iter(judged.orders.items()))
@@ -207,3 +210,11 @@ def _best_rows(judged: judging.Judged) -> tuple[str, pd.DataFrame]:
         for run in judged.runs
         if run.variant == variant and detector in run.rows and {*configs} & {*run.about.configs}
     )
+
+
+def _terminal_lines(short: Sequence[Pivot]) -> list[str]:
+    """Return the tables of results for a terminal: the best few detectors of each protocol and config."""
+    lines = []
+    for number, table in enumerate(short):
+        lines += ["", *table.text(_SHOWN if not number else _SHOWN // 3)]
+    return [*lines, ""] if lines else []
