@@ -60,6 +60,7 @@ def extract(
     workers: int | None = None,
     executor: Executor | None = None,
     share: str | None = None,
+    dry_run: bool = False,
     quiet: bool = False,
     log: Log = lambda text: None,
 ) -> FeatureStore:
@@ -114,6 +115,7 @@ def extract(
             tasks' devices, `cpu`, `cuda` or `auto`; which of them `auto` is, this machine decides.
         share: `K/N` computes every N-th part of the images, from the K-th on, so that N machines that see one disk
             fill one folder; the same call without it afterwards finds all there, and checks the accuracy.
+        dry_run: check the inputs and say what would be extracted; write nothing.
         quiet: draw no progress bars.
         log: receives lines about the model, each split and the receipt.
 
@@ -155,7 +157,16 @@ def extract(
         raise EvaluationError(f"{ready.name} reads no texts. Leave negatives= and prompts= out, or give a text model.")
     identity = identify(opened, ready, names, accuracy)
     root = None if cache is None else Path(cache)
+    existing = None if root is None else FeatureStore.check(root, identity)
     _describe(opened, ready, ready.device if executor is None else device, identity, chosen, log)
+    if dry_run:
+        size = sum(4 * values.shape[1] for values in outputs_of(ready, ready.probe).values()) + 8  # the label
+        for key in chosen:
+            rows = opened.rows(*key)["id"]
+            complete = existing is not None and existing.table.has("/".join(key), rows).all()
+            to_do = "there already" if complete else f"{len(rows):,} images, {len(rows) * size:,} bytes"
+            log(f"{'/'.join(key)}: {to_do}")
+        return existing or FeatureStore(root or Path(), identity)
     runner = Runner(opened, ready, batch_size, workers)
     if executor is not None:
         import torch
