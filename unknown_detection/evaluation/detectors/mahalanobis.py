@@ -82,11 +82,6 @@ def fit_class_gaussians(
         covariance += residuals.T @ residuals
         fourth += float((arrays.dots(residuals, residuals) ** 2).sum())
     covariance /= count
-    if not np.trace(covariance) > 0:
-        raise EvaluationError(
-            f"The {name} do not vary within classes: all {count:,} rows equal their class's mean. Fit on more rows, "
-            "or leave this detector out."
-        )
     # The part of each feature's variance that rounding may have caused.
     squares = (means**2).mean(axis=0) + np.diag(covariance)
     rounding = (_ROUNDINGS * np.finfo(values.dtype).eps) ** 2 * squares
@@ -98,7 +93,11 @@ def fit_class_gaussians(
         covariance *= 1 - shrinkage
         covariance[np.diag_indices(width)] += target
         factored = _scaled_cholesky(covariance, rounding)
-    assert factored is not None  # the target's part exceeds the rounding
+    if factored is None:
+        raise EvaluationError(
+            f"The covariance of {name} within classes is singular, even with shrinkage {shrinkage:.1e}, from "
+            f"{count:,} rows of {width:,} features. Fit on more rows, or leave this detector out."
+        )
     scale, factor = factored
     centre = means.mean(axis=0)
     return ClassGaussians(centre, scale, factor, whiten((means - centre) / scale, factor), shrinkage)
