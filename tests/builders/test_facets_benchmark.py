@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.declare.ranking import Key
 from builders.declare.splits import Part
 from builders.executors.local import LocalExecutor

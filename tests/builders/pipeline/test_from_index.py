@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
+from builders.cli.build_options import BuildRequest
 from builders.cli.executor_flags import WORKER_IMPORTS
-from builders.cli.request import BuildRequest
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_index import plan_published

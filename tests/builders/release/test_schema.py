@@ -37,7 +37,7 @@ READ = (
         '        values["length"] = pa.array(np.diff(group.offsets), pa.int64())\n',
     ),
 )
-"""A new column that is planned and one that is read: a file, the line before which one is added, and that one."""
+"""A new column that is planned and one that is read: its file, the line before which one is added, and that line."""
 
 
 def built_with(added, tmp_path):
