@@ -6,8 +6,6 @@ system. So a copy of the folder at such a moment is what a kill would leave, and
 for many kills (tests/test_killing.py compares them with real ones).
 """
 
-import json
-import os
 import re
 import shutil
 import signal
@@ -15,6 +13,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,20 +25,17 @@ def heed_interrupts():
 
 
 _SCRIPT = """
-import json, os, shutil, signal, sys
+import os, signal, sys
 from pathlib import Path
 from builders.executors.base import without_pandas
 without_pandas()  # as commands and workers do: its import takes a third of the start
-request = json.loads(sys.argv[1])
 renames = 0
 replace = Path.replace
 def counting(self, target):
     global renames
     renames += 1
-    if renames == request.get("kill"):
+    if renames == int(sys.argv[1]):
         os.kill(os.getpid(), signal.SIGKILL)
-    if renames in request.get("copy", ()):
-        shutil.copytree(request["folder"], Path(request["states"], str(renames)), symlinks=True)
     return replace(self, target)
 Path.replace = counting
 def sources(demo):
@@ -51,7 +48,8 @@ def killed_at_rename(point, body, *arguments):
 
     The code finds the arguments in `sys.argv[2:]` and the demo sources of a folder with `sources(folder)`.
     """
-    killed = _run({"kill": point}, body, arguments)
+    command = [sys.executable, "-c", _SCRIPT + body, *map(str, (point, *arguments))]
+    killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
 
 
@@ -70,26 +68,25 @@ class Watched:
         return self.folder
 
 
-def watched_at_renames(points, folder, body, *arguments):
-    """Run the same code to its end, and copy the folder that it writes before each of some renames."""
-    states = folder.with_name(f"{folder.name}-states")
+def watched_at_renames(points, folder, run):
+    """Call a function that writes a folder, and copy the folder before each of some renames."""
+    states, replace, renamed = folder.with_name(f"{folder.name}-states"), Path.replace, []
     states.mkdir(parents=True)
-    done = _run(
-        {"copy": list(points), "folder": os.fspath(folder), "states": os.fspath(states)},
-        body + "\nprint(renames)",
-        arguments,
-    )
-    assert done.returncode == 0, done.stderr
-    assert sorted(int(path.name) for path in states.iterdir()) == sorted(points), done.stdout
-    return Watched(folder, int(done.stdout.split()[-1]), states)
+
+    def copying(path, target):
+        renamed.append(target)
+        if len(renamed) in points:
+            shutil.copytree(folder, states / str(len(renamed)), symlinks=True)
+        return replace(path, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "replace", copying)
+        run()
+    assert sorted(int(path.name) for path in states.iterdir()) == sorted(points)
+    return Watched(folder, len(renamed), states)
 
 
 def tree(folder):
     """Every file below a folder with its bytes; unfinished ones without the process id in their name."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {re.sub(r"\.\d+\.tmp$", ".tmp", path.relative_to(folder).as_posix()): path.read_bytes() for path in files}
-
-
-def _run(request, body, arguments):
-    command = [sys.executable, "-c", _SCRIPT + body, json.dumps(request), *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -211,20 +211,18 @@ def test_runs_for_some_splits_with_two_workers_make_the_release_of_all(cifar_rel
     assert_same_files(tmp_path, cifar_release, 6, lambda name: name.startswith(("data/", "index/")))
 
 
-KILLED = """
-from builders.cifar_benchmark import BENCHMARK
-from tests.builders.conftest import build_demo
-build_demo(sources(sys.argv[3]), Path(sys.argv[2]), benchmark=BENCHMARK, splits=sys.argv[4:])
-"""
-
-
 def test_a_killed_build_goes_on_to_the_same_bytes(cifar_release, demo, tmp_path):
     """In the middle of its images, and at its end; `test_toy_release.py` has more points of generated images."""
     points, splits = (5, 20), ("cifar/test", "cifar/far_ood_svhn", "cifar/far_ood_dtd")
-    watched = watched_at_renames(points, tmp_path / "out", KILLED, tmp_path / "out", demo["dtd"].parent, *splits)
-    for point in points:
-        out = watched.as_killed(point)
+    out = tmp_path / "out"
+
+    def build():
         build_demo(demo, out, benchmark=BENCHMARK, splits=splits)
+
+    watched = watched_at_renames(points, out, build)
+    for point in points:
+        watched.as_killed(point)
+        build()
         assert_same_files(out, cifar_release, 2 * len(splits), lambda name: name.startswith(("data/", "index/")))
         assert not list(out.rglob("*.pack"))
 

@@ -285,20 +285,18 @@ def test_worker_count_and_one_split_at_a_time_change_no_byte(release, demo, tmp_
     assert_same_files(release, tmp_path, 5, lambda name: "/facets-t1/" in name or name == "excluded/facets-t1.csv")
 
 
-KILLED = """
-from builders.facets_benchmark import BENCHMARK
-from tests.builders.conftest import build_demo
-build_demo(sources(sys.argv[3]), Path(sys.argv[2]), benchmark=BENCHMARK, splits=sys.argv[4:])
-"""
-
-
 @pytest.mark.slow
 def test_a_killed_build_of_joined_splits_goes_on_to_the_same_bytes(release, demo, tmp_path):
     splits, points = ("facets-baseline/validation", "facets-baseline/test"), (4, 8)
-    watched = watched_at_renames(points, tmp_path / "out", KILLED, tmp_path / "out", demo["dtd"].parent, *splits)
-    for point in points:
-        out = watched.as_killed(point)
+    out = tmp_path / "out"
+
+    def build():
         build_demo(demo, out, benchmark=BENCHMARK, splits=splits)
+
+    watched = watched_at_renames(points, out, build)
+    for point in points:
+        watched.as_killed(point)
+        build()
         assert_same_files(release, out, 5, lambda name: "facets-baseline" in name)
 
 

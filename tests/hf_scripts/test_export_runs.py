@@ -68,11 +68,6 @@ def refused(capsys, release, chosen_format, out, *flags):
 # Stopped and repeated
 
 
-KILLED = """
-from hf_scripts import export
-export.main(sys.argv[2:])
-"""
-
 LISTS = [f"imglists/{PLACES}.jsonl", f"imglists/{PLACES}.txt"]
 TARS = [f"{PLACES}-{number:05d}.tar" for number in range(10)]
 
@@ -94,14 +89,13 @@ POINTS = [
 
 @pytest.fixture(scope="module")
 def watched(release, tmp_path_factory):
-    """Makes an export of a format in a process of its own, with the folder's states at the format's points."""
+    """Makes an export of a format, with the folder's states at the format's points."""
 
     @functools.cache
     def of_format(chosen_format):
         out = tmp_path_factory.mktemp("watched") / "out"
         points = [point for name, point, *_ in POINTS if name == chosen_format]
-        command = [release, "--format", chosen_format, "--out", out, "--quiet", *flags_of(chosen_format)]
-        return watched_at_renames(points, out, KILLED, *command)
+        return watched_at_renames(points, out, lambda: run(release, chosen_format, out, *flags_of(chosen_format)))
 
     return of_format
 

@@ -19,12 +19,6 @@ from builders.release.manifest import read_manifest
 from tests.builders.conftest import files_of
 from tests.killing import watched_at_renames
 
-BUILD = """
-import contextlib
-from builders import folder_benchmark
-with contextlib.redirect_stdout(sys.stderr):
-    assert folder_benchmark.main(sys.argv[2:]) == 0
-"""
 ROWS = 3 * 12 + 8
 
 
@@ -125,7 +119,7 @@ def test_a_killed_build_that_goes_on_decodes_nothing_twice(folders, decoded, tmp
     pictures, complete = len(decoded) - ROWS, files_of(tmp_path / "whole")
     out = tmp_path / "out"
     points = (4, 8, 11, 14, 17, 20, 23)
-    watched = watched_at_renames(points, out, BUILD, *arguments(folders, out, *flags))
+    watched = watched_at_renames(points, out, lambda: build(folders, out, *flags))
     manifest = read_manifest(tmp_path / "whole")
     rows = {key: entry.rows for key, entry in manifest.by_key().items()}
     left = []

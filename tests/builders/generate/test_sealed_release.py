@@ -160,44 +160,31 @@ def test_the_same_bytes_come_out_without_the_device(release, published, photogra
     assert verify.main([str(out), "--workers", "1"]) == 0
 
 
-SMALL_PIECES = """
-from builders.generate import batches
-from builders.pipeline import read_plan
-from tests.builders.generate import toy
-batches._BATCH_BYTES = toy.BATCH
-read_plan.SHARD_BYTES = 600_000
-"""
-OPEN = f"""{SMALL_PIECES}
-from builders import registry
-from hf_scripts import materialize
-registry.BENCHMARKS = {{"toy": toy.sealed_benchmark()}}
-arguments = [sys.argv[2], "--splits=toy-attacked", "--caltech256", sys.argv[3], "--out", sys.argv[4], "--quiet"]
-assert materialize.main([*arguments, "--workers=1"]) == 0
-"""
-SEAL = f"""{SMALL_PIECES}
-toy.build_toy(Path(sys.argv[3]), Path(sys.argv[4]), benchmark=toy.sealed_benchmark(more=True))
-"""
-
-
 @pytest.mark.slow
 def test_a_killed_opening_resumes(release, published, photographs, tmp_path):
     points = range(1, 42, 8)
-    watched = watched_at_renames(points, tmp_path / "out", OPEN, published, photographs, tmp_path / "out")
+    out = tmp_path / "out"
+    watched = watched_at_renames(points, out, lambda: materialized(published, photographs, out))
     assert 0 <= watched.renames - points[-1] < points.step, "kills reach the end"
     for point in points:
-        out = watched.as_killed(point)
+        watched.as_killed(point)
         assert materialized(published, photographs, out) == 0
         assert files_of(out) == files_of(release), point
 
 
 def test_a_killed_sealing_resumes(release, photographs, tmp_path):
     points = range(1, 42, 16)
+    out = tmp_path / "out"
+
+    def seal():
+        toy.build_toy(photographs, out, benchmark=toy.sealed_benchmark(more=True))
+
     with with_device(tmp_path / "device"):
-        watched = watched_at_renames(points, tmp_path / "out", SEAL, "", photographs, tmp_path / "out")
+        watched = watched_at_renames(points, out, seal)
         assert 0 <= watched.renames - points[-1] < points.step, "kills reach the end"
         for point in points:
-            out = watched.as_killed(point)
-            toy.build_toy(photographs, out, benchmark=toy.sealed_benchmark(more=True))
+            watched.as_killed(point)
+            seal()
             assert files_of(out) == files_of(release), point
 
 

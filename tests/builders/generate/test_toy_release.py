@@ -182,10 +182,11 @@ def test_a_killed_build_resumes(release, photographs, device, tmp_path, step):
     splits = ("toy/attacked", "toy/corrupted")
     expected = {name: data for name, data in files_of(release).items() if name.startswith(("data/toy/", "index/toy/"))}
     points = range(1, 27, step)
-    watched = watched_at_renames(points, tmp_path / "out", BUILD, photographs, tmp_path / "out", *splits)
+    out = tmp_path / "out"
+    watched = watched_at_renames(points, out, lambda: toy.build_toy(photographs, out, splits=splits))
     assert watched.renames - points[-1] < points.step, "kills reach the end of the build"
     for point in points:
-        out = watched.as_killed(point)
+        watched.as_killed(point)
         toy.build_toy(photographs, out, splits=splits)
         assert {name: data for name, data in files_of(out).items() if name in expected} == expected, point
 
@@ -305,25 +306,16 @@ def test_recorded_images_are_copied_where_they_are_and_refused_elsewhere(release
     assert verify.main([str(tmp_path / "out"), "--workers", "1"]) == 0
 
 
-COPY = """
-from builders import registry
-from hf_scripts import materialize
-from tests.builders.generate import toy
-registry.BENCHMARKS = {"toy": toy.toy_benchmark()}
-arguments = ["--splits=toy-synthetic", "--out", sys.argv[3], "--workers=1", "--quiet"]
-assert materialize.main([sys.argv[2], *arguments]) == 0
-"""
-
-
 def test_a_killed_copy_of_recorded_images_is_unfinished(release, published, tmp_path, capsys):
     # Before the state, the images, the index and the manifest.
     points = range(1, 15, 4)
-    watched = watched_at_renames(points, tmp_path / "out", COPY, release, tmp_path / "out")
+    out = tmp_path / "out"
+    flags = [str(release), "--out", str(out), "--workers", "1", "--quiet"]
+    watched = watched_at_renames(points, out, lambda: materialize.main([*flags, "--splits=toy-synthetic"]))
     assert watched.renames - points[-1] < points.step, "kills reach the end"
-    redrawn = ["--splits=toy-synthetic/redrawn", "--workers", "1", "--quiet"]
     for point in points:
-        out = watched.as_killed(point)
-        assert materialize.main([str(release), "--out", str(out), *redrawn]) == 0
+        watched.as_killed(point)
+        assert materialize.main([*flags, "--splits=toy-synthetic/redrawn"]) == 0
         capsys.readouterr()
         assert verify.main([str(out), "--workers", "1"]) == 0, (point, capsys.readouterr().out)
         left = {name for name in files_of(out) if "/drawn" in name and not name.startswith(".state")}

@@ -167,16 +167,9 @@ def test_a_config_that_is_not_there_is_refused(published, demo, tmp_path):
         materialize(absent, demo, tmp_path / "out")
 
 
-KILLED = """
-from builders.pipeline.published import Published
-from tests.builders.pipeline.test_from_index import materialize
-materialize(Published(Path(sys.argv[2]), "imagenet"), sources(sys.argv[4]), Path(sys.argv[3]))
-"""
-
-
 def test_a_killed_run_goes_on_to_the_publishers_files(published, release, demo, tmp_path):
     out = tmp_path / "out"
-    watched = watched_at_renames((11,), out, KILLED, published["imagenet"].root, out, demo["dtd"].parent)
+    watched = watched_at_renames((11,), out, lambda: materialize(published["imagenet"], demo, out))
     out = watched.as_killed(11)
     materialize(published["imagenet"], demo, out)
     expected = files_of(release)

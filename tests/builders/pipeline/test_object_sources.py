@@ -7,10 +7,11 @@ import pytest
 from builders import cifar_benchmark, folder_benchmark
 from builders.cifar_benchmark import BENCHMARK
 from builders.commands.sources import main as sources
+from builders.sources.base import DEMO_MARKER
 from builders.storage.paths import as_path
 from tests.builders import cifar_layouts, layouts
 from tests.builders.conftest import build_demo, files_of
-from tests.builders.trees import linked
+from tests.builders.trees import linked, tree
 from tests.conftest import made_once
 from tests.manifests import rows_in
 from tests.sentences import assert_sentence
@@ -60,8 +61,8 @@ def expected(copies, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dtd(demo, tmp_path_factory):
-    """The first ten class folders of DTD: each image is a request, which takes ten milliseconds."""
-    root = tmp_path_factory.mktemp("few") / "dtd"
+    """Ten classes of DTD: each image is a request, which takes ten milliseconds."""
+    root = tree(tmp_path_factory.mktemp("few") / "dtd", {DEMO_MARKER: b""})
     for folder in sorted(path for path in (demo["dtd"] / "images").iterdir() if path.is_dir())[:10]:
         linked(folder, root / "images" / folder.name)
     return root

@@ -121,9 +121,9 @@ MORE_POINTS = (10, 12, 20, 27, 38, 42)
 
 @pytest.fixture(scope="module")
 def watched(demo, tmp_path_factory):
-    """A build in a process of its own, with the folder's states at the points."""
+    """A build, with the folder's states at the points."""
     out = tmp_path_factory.mktemp("watched") / "out"
-    return watched_at_renames(POINTS + MORE_POINTS, out, KILLED, out, demo["imagenet"].parent)
+    return watched_at_renames(POINTS + MORE_POINTS, out, lambda: build_demo(demo, out))
 
 
 @pytest.mark.parametrize("point", [*POINTS, *(pytest.param(point, marks=pytest.mark.slow) for point in MORE_POINTS)])
