@@ -83,11 +83,16 @@ class ExecutorFlags:
             return RayExecutor(self.ray_address)
         from builders.executors.local import LocalExecutor
 
-        return LocalExecutor(1 if self.dry_run else self.workers or usable_cores(), preload=preload)
+        return LocalExecutor(self.processes, preload=preload)
 
     def begin(self, preload: Sequence[str]) -> None:
         """Have workers on this machine import modules already, while the command does what comes before `started`."""
-        if self.executor == "local" and not self.dry_run and (self.workers or usable_cores()) > 1:
+        if self.executor == "local" and self.processes > 1:
             from builders.executors.local import begin
 
             begin(preload)
+
+    @property
+    def processes(self) -> int:
+        """The number of processes of an executor on this machine."""
+        return 1 if self.dry_run else self.workers or usable_cores()

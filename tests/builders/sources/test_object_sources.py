@@ -18,7 +18,7 @@ from tests.builders import broad_layouts, cifar_layouts, facets_layouts, layouts
 from tests.builders.trees import write_shards
 from tests.sentences import stops
 
-_READ = 40
+_READ = 16
 """Images of a source that are compared, evenly spread."""
 
 # One for each way to the bytes: class folders, loose files with a list beside them, a JSON of annotations, a database,

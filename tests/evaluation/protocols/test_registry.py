@@ -221,6 +221,23 @@ def test_facets_divides_a_split_by_role():
     assert {(f["n_known"], f["n_unknown"]) for f in of_ood.values()} == {(50, 70)}
 
 
+@pytest.mark.parametrize("name", ["unknown-detection", "openood", "od-test"])
+def test_each_role_of_a_split_is_judged_and_no_row_to_tune_on(name):
+    """Of FACETS's `test` the near rows were lost, and `validation` was judged as a set of unknown rows."""
+    measured = figures(name, make_rows(*FACETS))
+    assert {of for f in measured for of in f["unknown"].split(" + ")} <= {
+        *("test, near_ood", "test, far_ood", "near_ood", "far_ood", "test, wrong", "novel_class")
+    }
+    if name == "od-test":
+        return
+    for role, scores in (("near_ood", NEAR), ("far_ood", SVHN)):
+        figure = only(measured, unknown=f"test, {role}", metric="auroc", statistic="")
+        assert figure["value"] == pytest.approx(auc(PLACES, scores))
+    if name == "unknown-detection":
+        risk = mean_risk([*PLACES, *NEAR, *SVHN], [*WRONG[:50], *[True] * 70])
+        assert only(measured, metric="aurc", setting="unknown_detection")["value"] == pytest.approx(risk)
+
+
 def test_facets_asks_for_mistakes_among_labelled_rows():
     # Rows that are in distribution by their meaning alone have no label of the model's.
     unlabelled = make_rows(*FACETS, ("facets-t1", "test", "in_distribution", OTHERS, {"label": [-1] * 10}))
@@ -343,8 +360,7 @@ def test_facets_without_labels_has_no_mistakes_and_an_unknown_protocol_is_refuse
 
 
 def test_what_is_no_protocol_of_one_s_own_is_refused():
-    named = replace(PROTOCOLS["facets"], name="facets; ls")
-    for protocol in (lambda rows: [], named, replace(PROTOCOLS["facets"], title="mine")):
+    for protocol in (lambda rows: [], replace(PROTOCOLS["facets"], title="mine")):
         with stops(EvaluationError):
             register(protocol)
     assert PROTOCOLS["facets"].title == "FACETS"
