@@ -5,6 +5,7 @@ Tested by `tests/unknown_detection/terminal/test_interrupts.py` and `tests/build
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,10 +15,8 @@ import click
 from builders.errors import BuildError
 from unknown_detection.terminal.command_line import run_command_line
 
-
-def exit_code(command: click.Command, argv: Sequence[str] | None = None, *, stopped: str) -> int:
-    """Run a command line whose errors for the user are `BuildError`s; return its exit code."""
-    return run_command_line(command, argv, (BuildError,), stopped=stopped)
+exit_code = functools.partial(run_command_line, errors=(BuildError,))
+"""Runs a command line whose errors for the user are `BuildError`s; returns its exit code."""
 
 
 def aligned_lines(rows: Sequence[Sequence[str]]) -> list[str]:

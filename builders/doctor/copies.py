@@ -24,7 +24,7 @@ from builders.sources.base import (
     Stray,
     partition_table,
 )
-from builders.sources.opening import scan
+from builders.sources.opening import Folder, scan
 from builders.sources.readers import tars, zips
 from builders.sources.readers.folders import by_spelling, escape_name, not_permitted, text_array
 from builders.sources.registry import SOURCES
@@ -140,13 +140,14 @@ def _share_files(copy: Copy, other: Copy) -> bool:
 
 def _candidates(root: Path, inside: str, sources: Sequence[Source]) -> tuple[list[Copy], list[Refusal]]:
     """Return a copy of each source that has images in files whose paths begin with `inside`, and refusals."""
-    copies, refusals = [], []
+    copies, refusals, real = [], [], root.resolve()
+    top = Folder(root, real, real)
     with cached_listings(root):
         for source in sources:
             partitions = []
             for name in source.expected():
                 try:
-                    (partition,) = scan(source, root, [name])
+                    (partition,) = scan(source, root, [name], top)
                 except AbsentPartitionError:
                     continue
                 except BuildError as error:

@@ -85,7 +85,8 @@ def _read_segments(data: bytes | memoryview) -> JpegHeader | None:
         if marker == 0xFF:  # padding before a marker (B.1.1.2)
             position += 1
             continue
-        stop = position + 2 + _length(data, position)
+        # A segment states its length, of which the two bytes of the length are a part and the marker is none.
+        stop = position + 2 + (data[position + 2] << 8 | data[position + 3])
         if marker < 0xC0 or marker in _WITHOUT_LENGTH or stop < position + 4 or stop > size:
             return None
         if marker not in _PASSED_OVER:
@@ -176,7 +177,7 @@ def _end_of_scans(data: memoryview, header: JpegHeader) -> int | None:
         if marker in _IN_SCAN:
             at = marks.find(1, at + 1)
         elif marker in _BETWEEN_SCANS and start + at + 4 <= len(data):
-            stop = at + 2 + _length(data, start + at)
+            stop = at + 2 + (data[start + at + 2] << 8 | data[start + at + 3])
             if marker not in _PASSED_OVER:
                 read = read or header.read.copy()
                 if not read.reads(marker, pixels[at + 4 : stop].tobytes()):
@@ -185,8 +186,3 @@ def _end_of_scans(data: memoryview, header: JpegHeader) -> int | None:
         else:
             return None
     return None
-
-
-def _length(data: bytes | memoryview, position: int) -> int:
-    """Return the length that a segment states: with the length field, without the marker."""
-    return data[position + 2] << 8 | data[position + 3]

@@ -9,9 +9,11 @@ Tested by `tests/builders/sources/test_opening.py`, `test_errors.py` and `test_r
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -65,13 +67,16 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     return index
 
 
-def scan(source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
+def scan(source: Source, root: Path, partitions: Sequence[str], top: Folder | None = None) -> list[PartitionIndex]:
     """Find and index the requested partitions of a source; does not look for others.
+
+    `top` is the root as earlier calls have searched it: who looks for many sources has each folder looked at once.
 
     Raises:
         BuildError: one is missing, or they are of different editions.
     """
-    found = [find_partition(source, root, name) for name in partitions]
+    top = top or Folder(root, root.resolve(), root.resolve())
+    found = [find_partition(source, top, name) for name in partitions]
     if len({partition.edition for partition in found}) > 1:
         layouts = " and ".join(f"{partition.name} as {partition.layout}" for partition in found)
         raise BuildError(
@@ -81,7 +86,7 @@ def scan(source: Source, root: Path, partitions: Sequence[str]) -> list[Partitio
     return found
 
 
-def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex:
+def find_partition(source: Source, top: Folder, partition: str) -> PartitionIndex:
     """Find a partition in the user's folder or, if it is not there, in a folder below.
 
     Within a folder the first layout that fits is used.
@@ -90,7 +95,7 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
         AbsentPartitionError: the partition is missing.
         BuildError: it is there twice, or contradicts itself.
     """
-    layouts = source.layouts_of(partition)
+    root, layouts = top.path, source.layouts_of(partition)
     errors: list[OtherDataError] = []
 
     def read(folder: Path) -> PartitionIndex | None:
@@ -102,7 +107,7 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
                 errors.append(error)
         return None
 
-    matches, skipped = search_below(root, read)
+    matches, skipped = search_below(top, read)
     if len(matches) > 1:
         places = " and ".join(f"{relative(folder, root)} ({found.layout})" for folder, found in matches[:2])
         raise BuildError(
@@ -124,48 +129,67 @@ def find_partition(source: Source, root: Path, partition: str) -> PartitionIndex
 
 
 def search_below(
-    root: Path, read: Callable[[Path], PartitionIndex | None]
+    top: Folder, read: Callable[[Path], PartitionIndex | None]
 ) -> tuple[list[tuple[Path, PartitionIndex]], list[str]]:
     """Call `read` on a folder and on the folders below it, level by level and sorted by name.
 
     Folders below one in which something was found belong to it and are not searched. Hidden folders are never
-    searched, and links out of `root` are not followed. Returns the folders in which something was read, with that,
+    searched, and links out of `top` are not followed. Returns the folders in which something was read, with that,
     and those that were not searched, with the reason.
     """
     matches: list[tuple[Path, PartitionIndex]] = []
     skipped: list[str] = []
-    top = root.resolve()
-    seen = {top}
-    level, searched = [(root, top)], 0
+    seen = {top.real}
+    level, searched = [top], 0
     for depth in range(DEPTH + 1):
-        below: list[tuple[Path, Path]] = []
-        for folder, real in level:
+        below: list[Folder] = []
+        for folder in level:
             if searched == FOLDERS:
                 return matches, [*skipped, f"all after the first {FOLDERS:,} folders"]
             searched += 1
-            if (match := read(folder)) is not None:
-                matches.append((folder, match))
-            elif depth < DEPTH:
-                names = [name for name in folders_in(folder) if not is_hidden(name)]
-                for path in (folder / name for name in names if len(names) <= WIDTH):
-                    # What is no link is where its folder is: to resolve looks at each folder of a path.
-                    target = path.resolve() if path.is_symlink() else real / path.name
-                    if reason := _closed(path, target, top):
-                        skipped.append(f"{escape_name(relative(path, root))} ({reason})")
-                    elif target not in seen:
-                        seen.add(target)
-                        below.append((path, target))
+            if (match := read(folder.path)) is not None:
+                matches.append((folder.path, match))
+                continue
+            for inner in folder.below if depth < DEPTH else ():
+                if inner.closed:
+                    skipped.append(f"{escape_name(relative(inner.path, top.path))} ({inner.closed})")
+                elif inner.real not in seen:
+                    seen.add(inner.real)
+                    below.append(inner)
         level = below
     return matches, skipped
 
 
-def _closed(path: Path, target: Path, top: Path) -> str:
-    """Return why a folder, which really is `target`, is not searched; empty if it is."""
-    if not target.is_relative_to(top):
-        return "a link to another place"
-    if not is_readable(path):
-        return "no permission"
-    return "" if os.fsencode(path.name).decode("utf-8", "replace") == path.name else "its name is not UTF-8"
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """A folder that is searched for partitions, often for many; what lies in it is looked at once.
+
+    `real` is the path with links resolved, and `top` that of the folder that the user gave.
+    """
+
+    path: Path
+    real: Path
+    top: Path
+
+    @functools.cached_property
+    def below(self) -> list[Folder]:
+        """The folders in it that are not hidden, sorted by name; none if they are more than `WIDTH`."""
+        names = [name for name in folders_in(self.path) if not is_hidden(name)]
+        paths = [self.path / name for name in names if len(names) <= WIDTH]
+        # What is no link is where its folder is: to resolve looks at each folder of a path.
+        return [
+            Folder(path, path.resolve() if path.is_symlink() else self.real / path.name, self.top) for path in paths
+        ]
+
+    @functools.cached_property
+    def closed(self) -> str:
+        """The reason for which it is not searched; empty if it is."""
+        if not self.real.is_relative_to(self.top):
+            return "a link to another place"
+        if not is_readable(self.path):
+            return "no permission"
+        name = self.path.name
+        return "" if os.fsencode(name).decode("utf-8", "replace") == name else "its name is not UTF-8"
 
 
 def repeated_text(columns: Sequence[pa.ChunkedArray]) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -87,7 +88,7 @@ def run_stoppable(work: Callable[[], int], says: str) -> int:
     handles = _may_handle(_process.interrupted)
     before = signal.signal(signal.SIGINT, _process.interrupted) if handles else None
     hook = sys.unraisablehook
-    sys.unraisablehook = _unraisable(hook)
+    sys.unraisablehook = functools.partial(_unraisable, hook)
     _process.came, _process.pid, _process.running = False, os.getpid(), handles
     code = 1
     try:
@@ -180,18 +181,14 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> No
     sys.__excepthook__(kind, error, trace)
 
 
-def _unraisable(before: Callable[[Any], object]) -> Callable[[Any], object]:
-    """Return a hook for exceptions that Python cannot raise, which raises `Stopped` again a moment later."""
-
-    def hook(unraisable: Any) -> None:
-        if isinstance(unraisable.exc_value, Stopped):
-            timer = threading.Timer(_RETRY_SECONDS, _interrupt_again)
-            timer.daemon = True
-            timer.start()
-        else:
-            before(unraisable)
-
-    return hook
+def _unraisable(before: Callable[[Any], object], unraisable: Any) -> None:
+    """Raise `Stopped` again a moment later, if Python could not raise it; other exceptions are given to `before`."""
+    if isinstance(unraisable.exc_value, Stopped):
+        timer = threading.Timer(_RETRY_SECONDS, _interrupt_again)
+        timer.daemon = True
+        timer.start()
+    else:
+        before(unraisable)
 
 
 def _interrupt_again() -> None:

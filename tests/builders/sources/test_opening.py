@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from builders.doctor.copies import recognise
 from builders.sources import opening
-from builders.sources.opening import open_source, search_below
+from builders.sources.opening import Folder, open_source, search_below
 from builders.sources.readers import parquet_files
 from builders.sources.registry import SOURCES
 from tests.builders.trees import refusal, tree
@@ -31,12 +32,20 @@ def test_a_search_asks_the_system_for_little_in_each_folder(tmp_path, monkeypatc
     root = tree(tmp_path, {f"{number}/a.jpg": "" for number in range(20)})
     (root / "link").symlink_to(root / "0")
     resolved, listed = [], []
-    resolve, listdir = Path.resolve, os.listdir
+    resolve, listdir, top = Path.resolve, os.listdir, Folder(root, root, root)
     monkeypatch.setattr(Path, "resolve", lambda path: resolved.append(path) or resolve(path))
     monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or listdir(path))
-    assert search_below(root, lambda folder: parquet_files.split_files(folder, "train") or None) == ([], [])
-    assert resolved == [root, root / "link"]
+    assert search_below(top, lambda folder: parquet_files.split_files(folder, "train") or None) == ([], [])
+    assert resolved == [root / "link"]
     assert len(listed) == 21
+
+
+def test_who_looks_for_all_sources_looks_at_each_folder_once(tmp_path, monkeypatch):
+    root = tree(tmp_path, {f"{number:02d}/a.jpg": "" for number in range(20)})
+    looked, is_symlink = [], Path.is_symlink
+    monkeypatch.setattr(Path, "is_symlink", lambda path: looked.append(path) or is_symlink(path))
+    assert [copy.title for copy in recognise(root).copies] == ["a folder of images"]
+    assert looked == [root / f"{number:02d}" for number in range(20)]
 
 
 def test_a_fifth_level_is_not_searched(tmp_path):
@@ -107,7 +116,7 @@ def test_a_folder_without_permission_is_named(tmp_path):
 def test_what_a_folder_may_not_be_read_for_is_asked_of_the_system(tmp_path, monkeypatch):
     tree(tmp_path, {"lost+found/x": "", f"a/train/{IMAGE}": ""})
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "lost+found")
-    result = search_below(tmp_path, lambda home: home.name if home.name == "a" else None)
+    result = search_below(Folder(tmp_path, tmp_path, tmp_path), lambda home: home.name if home.name == "a" else None)
     assert result == ([(tmp_path / "a", "a")], ["lost+found (no permission)"])
 
 
