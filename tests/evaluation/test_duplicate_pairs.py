@@ -1,14 +1,11 @@
 """A release's table of duplicates: read once, from a folder or the Hub, and refused where it is of another release."""
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.evaluation.duplicates_release import PAIRS, SCHEMA, make_release, pairs_table, put_entry, put_table
+from tests.evaluation.duplicates_release import PAIRS, make_release, pairs_table, put_entry
 from tests.evaluation.refusals import refusal
 from tests.hf_scripts.samples import REPO
-from tests.sentences import assert_sentence
-from unknown_detection.evaluation.duplicates import PAIR_COLUMNS
 from unknown_detection.evaluation.releases import load
 
 
@@ -29,7 +26,6 @@ def of_table(root):
 
 
 def test_rows_are_marked_on_either_side_inside_a_split_and_across_configs(root):
-    assert PAIR_COLUMNS == SCHEMA
     release = load(str(root))
     assert release.duplicates() == pairs_table(PAIRS)
     assert duplicates(root) == ["n0", "t0", "t2"]
@@ -47,21 +43,6 @@ def test_a_table_that_was_changed_is_refused(root):
     assert "but the manifest names" in of_table(root)
     (root / "duplicates" / "pairs.parquet").unlink()
     assert "duplicates/pairs.parquet: No such file or directory" in of_table(root)
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        pairs_table(PAIRS).drop_columns("distance"),
-        pairs_table(PAIRS).select(PAIR_COLUMNS.names[::-1]),
-        pairs_table(PAIRS).cast(SCHEMA.set(8, pa.field("distance", pa.float32()))),
-    ],
-    ids=["one less", "another order", "another type"],
-)
-def test_a_table_of_other_columns_is_refused(root, table):
-    """`verify` compares the pairs with the rows (`tests/hf_scripts`)."""
-    put_table(root, table)
-    assert_sentence(of_table(root), "distance")
 
 
 def test_a_file_that_is_no_table_is_refused(root):

@@ -5,7 +5,6 @@ Tested by `tests/evaluation/test_steps.py` and `tests/evaluation/report/test_rep
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import re
@@ -44,14 +43,12 @@ class ScoredRun:
         variant: the training method, by default the model; empty if neither is known.
         about: what the scores say of themselves.
         rows: the joined frame of each detector.
-        sha256: that of the file; empty in memory.
     """
 
     path: Path
     variant: str
     about: Provenance
     rows: Mapping[str, pd.DataFrame]
-    sha256: str
 
     @property
     def name(self) -> str:
@@ -139,8 +136,7 @@ def join_runs(
                 )
             else:
                 about = Provenance(release.digest, configs, "", "", seed, {}, {})  # type: ignore[arg-type]
-            digest = hashlib.sha256(path.read_bytes()).hexdigest() if in_file else ""
-            runs.append(ScoredRun(path, variant or "", about, rows, digest))
+            runs.append(ScoredRun(path, variant or "", about, rows))
             progress.update(1)
     runs = _told_apart(runs)
     variants: dict[str, str] = {}

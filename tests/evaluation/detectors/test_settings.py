@@ -53,7 +53,6 @@ def test_settings_in_python_are_one_value_or_several(values, grid):
         ("knn.k=5 knn.k=6", "gives knn.k twice"),
         ("dice.sparsity=0.5", "There are settings of dice, which is not scored. Add it to the detectors"),
         ({"KNNN": {"k": (7,)}}, "'KNNN' is not a detector; "),
-        ({"knn": {"k": ()}}, "knn.k= has no value. Give one, or several to search among."),
         ({"knn": {"k": None}}, "'None' in knn.k=None is not a whole number. Give one."),
         ({"knn": 5}, "Settings are values by detector and hyperparameter, found {'knn': 5}. Write them as in {"),
         (["knn.k=5"], 'found [\'knn.k=5\']. Write them as in {"knn": {"k": 50}}.'),

@@ -1,7 +1,6 @@
 """ReAct, DICE, ASH, SCALE, VRA and RAS against their definitions, row by row and weight by weight."""
 
 import dataclasses
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from tests.evaluation.detectors.toy import (
     WIDTH,
     assert_scores,
     energies,
-    toy_features,
 )
 from unknown_detection.evaluation.detectors import ASH, DICE, RAS, SCALE, VRA, ReAct, arrays, shaping
 
@@ -41,18 +39,6 @@ def test_quantiles_are_numpys(values, quantile):
     np.testing.assert_allclose(shaping._quantile(values, quantile), expected, rtol=1e-12, atol=1e-300)
 
 
-def test_react_s_threshold_takes_no_copy_of_the_fitted_features(monkeypatch):
-    monkeypatch.setattr(arrays, "_CHUNK", 1 << 16)
-    fitted = toy_features(rows=200_000)
-    tracemalloc.start()
-    try:
-        ReAct().fit(fitted, HEAD)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < fitted.penultimate.nbytes / 2
-
-
 @pytest.mark.parametrize("sparsity", [0.0, 0.5, 0.9])
 def test_dice_drops_the_weights_that_contribute_least(sparsity):
     means = [np.mean([float(x) for x in column]) for column in FITTED.penultimate.T]
@@ -65,8 +51,8 @@ def test_dice_drops_the_weights_that_contribute_least(sparsity):
 
 
 def shaped_one_row(row, pruned, variant):
-    """ASH by sorting, as the paper words it."""
-    greatest = sorted(range(len(row)), key=lambda i: (-row[i], i))[: len(row) - round(pruned * len(row))]
+    """ASH by sorting, as the paper words it; at 0.99 of twelve, one is kept."""
+    greatest = sorted(range(len(row)), key=lambda i: (-row[i], i))[: max(1, len(row) - round(pruned * len(row)))]
     before, after = sum(row), sum(row[i] for i in greatest)
     out = [0.0] * len(row)
     for i in greatest:
@@ -77,7 +63,7 @@ def shaped_one_row(row, pruned, variant):
 
 
 @pytest.mark.parametrize("variant", ["p", "b", "s"])
-@pytest.mark.parametrize("pruned", [0.0, 0.5, 0.65, 0.9])
+@pytest.mark.parametrize("pruned", [0.0, 0.5, 0.65, 0.9, 0.99])
 def test_ash_shapes_each_row_by_itself(variant, pruned):
     rows = TESTED.penultimate.astype(np.float64)
     rows[0], rows[1, :6] = 0.0, 1.5  # nothing to keep; equal activations at the boundary
@@ -85,13 +71,13 @@ def test_ash_shapes_each_row_by_itself(variant, pruned):
     np.testing.assert_allclose(shaping.ash(rows, pruned, variant), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("pruned", [0.0, 0.5, 0.65, 0.85])
+@pytest.mark.parametrize("pruned", [0.0, 0.5, 0.65, 0.85, 0.99])
 def test_scale_multiplies_each_row_by_the_share_of_its_greatest(pruned):
     rows = TESTED.penultimate.astype(np.float64)
     rows[0], rows[1, :6] = 0.0, 1.5
     expected = []
     for row in rows:
-        greatest = sorted(row, reverse=True)[: WIDTH - round(pruned * WIDTH)]
+        greatest = sorted(row, reverse=True)[: max(1, WIDTH - round(pruned * WIDTH))]
         expected.append([x * np.exp(sum(row) / sum(greatest)) if sum(greatest) else 0.0 for x in row])
     np.testing.assert_allclose(shaping.scale(rows, pruned), expected, rtol=1e-12)
     tested = dataclasses.replace(TESTED, penultimate=rows)

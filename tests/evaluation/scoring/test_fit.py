@@ -508,7 +508,7 @@ def test_flags_that_cannot_be_used(score, tmp_path, flags, sentence):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("odin", "odin runs the model on the images again, which needs --release, --model and --weights (or"),
+        ("odin", "odin runs the model on the images again"),
         ("ens_r", "odin runs the model on the images again"),
         ("deep_ensemble", "deep_ensemble needs features of several models"),
     ],

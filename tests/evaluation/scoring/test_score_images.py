@@ -19,7 +19,6 @@ from tests.sentences import assert_sentence  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.detectors import DETECTORS, ImageDetector, ImagePass  # noqa: E402
 from unknown_detection.evaluation.detectors.images import run_with_dropout  # noqa: E402
-from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import load_batches  # noqa: E402
@@ -69,6 +68,12 @@ def score(base, tmp_path, capsys):
         return code, captured.out, captured.err, scores_of(tmp_path / out) if code == 0 else {}
 
     return run
+
+
+def opened_again(base):
+    """The features with their model, as a later call of Python's opens them."""
+    given = {"weights": base / "weights.pt", "cache": base / "features", "device": "cpu", "quiet": True}
+    return ud.extract(f"{FILE}:with_dropout", base / "release", f"{CONFIG},{CONFIG}-train", **given)
 
 
 def scores_of(path):
@@ -174,9 +179,7 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
 def test_outputs_of_a_pass_in_python_are_those_of_its_code(base, tmp_path, monkeypatch, name):
     """Not those of one that had the name before, and rankfeat's stay its own."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    store, release = FeatureStore.open(base / "features"), load(str(base / "release"))
-    names = store.identity.label_names
-    runner = Runner(release, open_model(f"{FILE}:with_dropout", base / "weights.pt", names, device="cpu"))
+    store = opened_again(base)
 
     def scores(factor):
         def run(model, images, ids, *, seed, by):
@@ -191,7 +194,7 @@ def test_outputs_of_a_pass_in_python_are_those_of_its_code(base, tmp_path, monke
             def _rows(self, logits):
                 return logits.max(axis=1)
 
-        return ud.score(store, [Mine(), "rankfeat"], runner=runner, splits=f"{CONFIG}/test").to_dict("records")
+        return ud.score(store, [Mine(), "rankfeat"], splits=f"{CONFIG}/test").to_dict("records")
 
     logits = store.features(CONFIG, "test").logits
     expected, rank = logits.max(axis=1).astype(float), []
@@ -206,9 +209,7 @@ def test_outputs_of_a_pass_in_python_are_those_of_its_code(base, tmp_path, monke
 
 def test_passes_of_one_name_are_of_the_detector_that_asks(base):
     """Of two detectors of one's own in one run, the second once got what the first one's pass had given."""
-    store, release = FeatureStore.open(base / "features"), load(str(base / "release"))
-    names = store.identity.label_names
-    runner = Runner(release, open_model(f"{FILE}:with_dropout", base / "weights.pt", names, device="cpu"))
+    store = opened_again(base)
 
     def detector(of, value):
         class Mine(ImageDetector):
@@ -220,7 +221,7 @@ def test_passes_of_one_name_are_of_the_detector_that_asks(base):
 
         return Mine
 
-    table = ud.score(store, [detector("one", 1.0), detector("two", 2.0)], runner=runner, splits=f"{CONFIG}/test")
+    table = ud.score(store, [detector("one", 1.0), detector("two", 2.0)], splits=f"{CONFIG}/test")
     assert table.groupby("detector")["score"].unique().to_dict() == {"one": [1.0], "two": [2.0]}
 
 

@@ -117,7 +117,6 @@ def test_columns_of_parquet_are_in_any_order_beside_others(tmp_path):
     [
         ("id\na\n", "columns id and score"),
         ("id;score\na;0,5\n", r"\(found: id;score\)\. Rename its columns, and in CSV separate them by commas"),
-        ("id,score,pred\na,1,2\n", r"has a column pred, which is not read; did you mean prediction\? Rename it\."),
         ("id,score,score\na,1,2\n", r"column score 2 times \(found: id, score, score\)"),
         ("ID,Score\na,1\n", r"needs the columns id and score.* \(found: ID, Score\)\. Rename its columns"),
         ("id,score\n", "no rows"),

@@ -7,7 +7,6 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -229,15 +228,11 @@ def register(protocol: Protocol) -> Protocol:
     registers one on the command line.
 
     Raises:
-        EvaluationError: the name is another protocol's, or cannot be one.
+        EvaluationError: the name is another protocol's.
     """
     if not isinstance(protocol, Protocol):
         raise EvaluationError(
             f"{one_line(type(protocol).__name__)} is not a protocol. Make it a Protocol, with its figures as judge."
-        )
-    if not re.fullmatch("[A-Za-z0-9]+(-[A-Za-z0-9]+)*", protocol.name):
-        raise EvaluationError(
-            f"{one_line(protocol.name)!r} cannot be the name of a protocol. Name it with letters, digits and hyphens."
         )
     known = PROTOCOLS.get(protocol.name, protocol)
     if known != protocol and not is_redefined(known.judge, protocol.judge):
