@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import unknown_detection as ud
-from tests.evaluation.made_rows import only
+from tests.evaluation.made_rows import auc, only
 from tests.evaluation.refusals import refusal
 from tests.evaluation.written_release import made_row, write_release
 from unknown_detection.evaluation.errors import EvaluationWarning
@@ -64,6 +64,20 @@ def test_means_of_runs_over_other_sets_are_said_to_be_so(release, scores, tmp_pa
     parts = [scores[scores["id"].str.startswith(config)].assign(detector="a") for config in ("one", "two")]
     said = ud.report(parts, release, tmp_path / "report", plots=False).warnings
     assert not [of for of in said if "has no scores" in of]
+
+
+def test_shifted_rows_are_compared_with_the_known_rows_of_the_config_that_their_name_extends(tmp_path):
+    """As of OpenOOD's `openood-imagenet200-shifted`, which was compared with those of `openood-imagenet1k`, too."""
+    sides = {"one/test": "in_distribution", "two/test": "in_distribution", "two-shifted/snow": "corruption"}
+    rows = {key: [made_row(f"{key} {n}", role, 0) for n in range(30)] for key, role in sides.items()}
+    release, numbers = write_release(tmp_path / "release", rows, ["class"]), np.random.default_rng(1)
+    scores = {key: numbers.normal(size=30) for key in rows}
+    table = {f"{key} {n}": score for key, of in scores.items() for n, score in enumerate(of)}
+    (line,) = ud.evaluate(table, release).to_dict("records")
+    assert line["AUROC"] == pytest.approx(auc(scores["two/test"], scores["two-shifted/snow"]))
+    others = {id_: score for id_, score in table.items() if not id_.startswith("two/")}
+    (line,) = ud.evaluate(others, release, "one,two-shifted").to_dict("records")
+    assert line["AUROC"] == pytest.approx(auc(scores["one/test"], scores["two-shifted/snow"]))
 
 
 def test_accuracy_is_of_labelled_known_rows_alone(tmp_path):
