@@ -10,9 +10,13 @@ import pandas as pd
 import pytest
 
 import unknown_detection as ud
+from tests.evaluation.made_rows import auc, only
 from tests.evaluation.refusals import refusal
 from tests.evaluation.written_release import made_row, write_release
 from unknown_detection.evaluation.errors import EvaluationWarning
+from unknown_detection.evaluation.report import judging
+from unknown_detection.evaluation.report.comparing import compare
+from unknown_detection.evaluation.runs import join_runs
 
 ROLES = {"test": "in_distribution", "near": "near_ood", "far": "near_ood"}
 
@@ -60,3 +64,37 @@ def test_means_of_runs_over_other_sets_are_said_to_be_so(release, scores, tmp_pa
     parts = [scores[scores["id"].str.startswith(config)].assign(detector="a") for config in ("one", "two")]
     said = ud.report(parts, release, tmp_path / "report", plots=False).warnings
     assert not [of for of in said if "has no scores" in of]
+
+
+def test_shifted_rows_are_compared_with_the_known_rows_of_the_config_that_their_name_extends(tmp_path):
+    """As of OpenOOD's `openood-imagenet200-shifted`, which was compared with those of `openood-imagenet1k`, too."""
+    sides = {"one/test": "in_distribution", "two/test": "in_distribution", "two-shifted/snow": "corruption"}
+    rows = {key: [made_row(f"{key} {n}", role, 0) for n in range(30)] for key, role in sides.items()}
+    release, numbers = write_release(tmp_path / "release", rows, ["class"]), np.random.default_rng(1)
+    scores = {key: numbers.normal(size=30) for key in rows}
+    table = {f"{key} {n}": score for key, of in scores.items() for n, score in enumerate(of)}
+    (line,) = ud.evaluate(table, release).to_dict("records")
+    assert line["AUROC"] == pytest.approx(auc(scores["two/test"], scores["two-shifted/snow"]))
+    others = {id_: score for id_, score in table.items() if not id_.startswith("two/")}
+    (line,) = ud.evaluate(others, release, "one,two-shifted").to_dict("records")
+    assert line["AUROC"] == pytest.approx(auc(scores["one/test"], scores["two-shifted/snow"]))
+
+
+def test_accuracy_is_of_labelled_known_rows_alone(tmp_path):
+    """FACETS has known rows without a label, which were errors; a chosen `accuracy` counts unknown rows as errors."""
+    groups = {("in_distribution", 0): 10, ("in_distribution", -1): 10, ("near_ood", -1): 10}
+    kinds = [kind for kind, count in groups.items() for _ in range(count)]
+    rows = {"facets-x/test": [made_row(f"{n}", *kind) for n, kind in enumerate(kinds)]}
+    release, scores = write_release(tmp_path / "release", rows, ["class", "other"]), {}
+    for number in range(3):
+        wrong = [int(n < 2 + number) for n in range(30)]
+        scores[f"m{number}"] = pd.DataFrame({"id": map(str, range(30)), "score": range(30), "prediction": wrong})
+        scores[f"m{number}"].to_parquet(tmp_path / f"m{number}.parquet")
+    named = [f"{name}={tmp_path}/{name}.parquet" for name in scores]
+    opened = ud.load(release)
+    runs, _ = join_runs(named, opened, None)
+    (found,) = compare(judging.judge(runs, judging.choose_protocols((), runs, ()), opened))
+    assert found.accuracy.to_dict() == pytest.approx({"m0": 0.8, "m1": 0.7, "m2": 0.6})
+    report = ud.report(scores["m0"], release, tmp_path / "report", metrics="accuracy", plots=False)
+    assert only(report.figures.to_dict("records"), metric="accuracy", statistic="")["value"] == 8 / 30
+    assert "<dt>Accuracy</dt>" not in report.page.read_text(encoding="utf-8")

@@ -48,9 +48,9 @@ def evaluate(
         >>> figures.columns[:6].tolist()
         ['detector', 'config', 'split', 'role', 'AUROC', 'FPR95']
 
-    The known rows are the in-distribution rows of the config's split `test`; where it has none, as in BROAD's configs
-    of shifts, those of all scored configs. Every row counts, duplicates too: `report` has the papers' figures, with
-    and without them.
+    The known rows are the in-distribution rows of the config's split `test`; where it has none, those of the scored
+    config whose name it extends (`NAME-shifted`), else, as for BROAD's configs of shifts, those of all scored configs.
+    Every row counts, duplicates too: `report` has the papers' figures, with and without them.
 
     Args:
         scores: what `score` returned, another table or a pandas DataFrame with the columns `id` and `score` (higher =
@@ -116,11 +116,14 @@ Side = tuple[str, str, str, str]
 def _sides(run: ScoredRun) -> Iterator[tuple[Side, pd.DataFrame, pd.DataFrame]]:
     """Yield the unknown rows to evaluate of a run's detectors, each after the known rows beside them."""
     for detector, rows in run.rows.items():
-        for config, of_config in frame.by(rows, "config").items():
-            known = of_config[of_config["known"] & (of_config["split"] == frame.TEST)]
+        of_configs = frame.by(rows, "config")
+        known_of = {name: of[of["known"] & (of["split"] == frame.TEST)] for name, of in of_configs.items()}
+        for config, of_config in of_configs.items():
+            # Shifted rows of a config, such as NAME-shifted, are beside the known ones of NAME.
+            own = [of for name, of in known_of.items() if f"{config}-".startswith(f"{name}-") and len(of)]
             for split, of_split in frame.by(of_config[~of_config["known"]], "split").items():
                 for role, unknown in frame.by(of_split, "role").items() if split not in FIT_AND_TUNE_SPLITS else ():
-                    yield (detector, config, split, role), known if len(known) else frame.known_rows(rows), unknown
+                    yield (detector, config, split, role), own[-1] if own else frame.known_rows(rows), unknown
 
 
 def lines_of(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation import frame
@@ -119,8 +120,8 @@ def figures(protocol: str | Protocol, rows: pd.DataFrame) -> list[Figure]:
     Returns:
         The protocol's figures on all rows; if the release has information on duplicates, the same on the rows without
         these and those that share their source images; and likewise without rows whose class overlaps a known one. A
-        figure that is over fewer splits then names these only, and has no `left_out`, since there is none to compare
-        it with. A protocol that cannot do without the rows has no such figures.
+        figure that is over fewer splits then names these only, or those that it lacks, and has no `left_out`, since
+        there is none to compare it with. A protocol that cannot do without the rows has no such figures.
     """
     if isinstance(protocol, str):
         require_known("protocol", [protocol], PROTOCOLS)
@@ -132,11 +133,23 @@ def figures(protocol: str | Protocol, rows: pd.DataFrame) -> list[Figure]:
         out = frame.left_out(rows, kind)
         if out is None:
             continue
+        emptied = _emptied(rows, out)
         for figure in protocol.figures(rows[~out], lenient=True) if out.any() else published:
+            roles = figure["unknown"].split(" + ") if figure["statistic"] else []
+            if gone := [split for role in roles for split in emptied.get(role, ())]:
+                figure = figure | {"unknown": f"{figure['unknown']}, without {', '.join(gone)}"}
             all_rows = whole.get(_key(figure))
             lost = None if all_rows is None else all_rows - figure["n_known"] - figure["n_unknown"]
             measured.append({**figure, "rows": kind, "left_out": lost})
     return measured
+
+
+def _emptied(rows: pd.DataFrame, out: npt.NDArray[np.bool_]) -> dict[str, list[str]]:
+    """Return by role the splits to evaluate of which all rows are left out, sorted."""
+    lost = rows[~rows["split"].isin(FIT_AND_TUNE_SPLITS)].assign(out=pd.Series(out, rows.index))
+    whole = lost.groupby(["role", "split"], observed=True)["out"].all()
+    gone = whole[whole].reset_index()
+    return {role: sorted(of["split"]) for role, of in gone.groupby("role", observed=True)}
 
 
 def _key(figure: Figure) -> tuple[Any, ...]:

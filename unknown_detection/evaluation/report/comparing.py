@@ -40,7 +40,7 @@ class ComparedModels:
         protocol: the protocol.
         areas: mean AUROC over the sets of unknown rows, models x detectors, the best first; NaN for missing ones. It
             has no columns where models have no set in common.
-        accuracy: by model, on the known rows of `test`; NaN without predictions.
+        accuracy: by model, on the labelled known rows of `test`; NaN without predictions.
         ranks: those of the detectors that all models have; None for fewer than three of them.
         left_out: sets of unknown rows that some models have no scores of, and over which no mean is.
     """
@@ -145,6 +145,6 @@ def _accuracy(judged: Judged, protocol: Protocol) -> pd.Series:
     of_runs: dict[str, list[float]] = {}
     for run in judged.runs:
         if {*judged.plan[protocol]} & {*run.about.configs}:
-            known = frame.known_rows(run.of_configs(judged.plan[protocol]))
+            known = frame.known_rows(run.of_configs(judged.plan[protocol])).query("label >= 0")  # FACETS has others
             of_runs.setdefault(run.variant, []).append(1 - known["wrong"].mean() if "wrong" in known else np.nan)
     return pd.Series({variant: float(np.mean(values)) for variant, values in of_runs.items()})
