@@ -343,6 +343,7 @@ def test_what_is_no_detector_is_refused_in_one_sentence(tmp_path, monkeypatch, c
         ([[1], [1, 2]], "mine returned list"),
         ([*[1.0] * 19, np.nan], "mine gives 1 of 20 rows a score that is NaN or infinite, the first '{last}'. Mend"),
         ([*[1.0] * 19, np.inf], "NaN or infinite, the first '{last}'"),
+        (np.ma.array(np.zeros(20), mask=np.arange(20) < 2), "mine returned an array that is masked in 2 of 20 rows."),
     ],
 )
 def test_what_is_no_column_of_scores_is_refused(value, says):

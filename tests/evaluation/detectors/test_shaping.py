@@ -1,6 +1,7 @@
 """ReAct, DICE, ASH, SCALE, VRA and RAS against their definitions, row by row and weight by weight."""
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tests.evaluation.detectors.toy import (
     WIDTH,
     assert_scores,
     energies,
+    toy_features,
 )
 from unknown_detection.evaluation.detectors import ASH, DICE, RAS, SCALE, VRA, ReAct, arrays, shaping
 
@@ -34,9 +36,20 @@ matrices = st.sampled_from(["f2", "f4", "f8"]).flatmap(
 
 @given(matrices, st.floats(0, 1, exclude_max=True))
 def test_quantiles_are_numpys(values, quantile):
-    # NumPy interpolates from the nearer side, which may differ in the last digit.
     expected = np.quantile(values.astype(np.float64), quantile)
     np.testing.assert_allclose(shaping._quantile(values, quantile), expected, rtol=1e-12, atol=1e-300)
+
+
+def test_react_s_threshold_takes_no_copy_of_the_fitted_features(monkeypatch):
+    monkeypatch.setattr(arrays, "_CHUNK", 1 << 16)
+    fitted = toy_features(rows=200_000)
+    tracemalloc.start()
+    try:
+        ReAct().fit(fitted, HEAD)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < fitted.penultimate.nbytes / 2
 
 
 @pytest.mark.parametrize("sparsity", [0.0, 0.5, 0.9])

@@ -155,10 +155,12 @@ def test_a_model_that_is_always_right_or_always_wrong_has_a_risk(scores):
         ([0.1, 0.2], [0, 2], "neither bool nor 0 and 1"),
         ([0.1, 0.2], [0, np.nan], "neither bool nor 0 and 1"),
         ([0.1, 0.2], ["known", "unknown"], "neither bool nor 0 and 1"),
+        (np.ma.array([0.1, 0.2], mask=[0, 1]), [0, 1], "Some scores are masked. Leave these rows out of all"),
+        ([0.1, 0.2], np.ma.array([0, 1], mask=[0, 1]), "Some flags are masked. Leave these rows out of all"),
     ],
 )
 def test_what_is_not_a_column_of_scores_and_one_of_flags_is_refused(scores, flags, sentence):
-    """Every metric ranks its rows, by `rank`."""
+    """Every metric ranks its rows, by `rank`; what lies under a mask is no value."""
     for function in (metrics.auroc, rank):
         with pytest.raises(EvaluationError, match=sentence):
             function(scores, flags)
@@ -214,3 +216,38 @@ def test_one_sort_serves_for_any_number_of_flags(drawn):
     ):
         assert together.known.tolist() == alone.known.tolist()
         assert together.unknown.tolist() == alone.unknown.tolist()
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        np.array([2**53, 2**53 + 1, 2**53 + 2]),
+        np.array([2**63, 2**63 + 1, 2**63 + 2], np.uint64),
+        np.array([-(2**63), -(2**63) + 1, 2**62]),
+        np.longdouble(1) + np.arange(3) * np.finfo(np.longdouble).eps,
+    ],
+    ids=["int64", "uint64", "negative", "longdouble"],
+)
+def test_scores_that_float64_would_make_equal_keep_their_order(scores):
+    """The unknown row is in the middle: it is above one of two known rows."""
+    assert metrics.auroc(scores, [0, 1, 0]) == 0.5
+    assert metrics.auroc(scores, [0, 0, 1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("gradient", "Can't call numpy.. on Tensor that requires grad"),
+        ("bfloat16", "BFloat16"),
+        ("ragged", "inhomogeneous"),
+    ],
+)
+def test_what_numpy_cannot_read_is_refused(kind, sentence):
+    if kind == "ragged":
+        values = [[1.0], [1.0, 2.0]]
+    else:
+        torch = pytest.importorskip("torch", reason="makes tensors")
+        values = torch.zeros(2, dtype=torch.bfloat16) if kind == "bfloat16" else torch.zeros(2, requires_grad=True)
+    for name, arguments in (("scores", (values, [0, 1])), ("flags", ([0, 1], values))):
+        with pytest.raises(EvaluationError, match=f"The {name} cannot be read as an array: .*{sentence}.* Give one"):
+            metrics.auroc(*arguments)

@@ -217,6 +217,12 @@ def _size(scores: Scores, places: Integers) -> Scores:
 
 def _column(name: str, returned: Any, features: Features, kinds: str) -> npt.NDArray[Any]:
     """Return a detector's result as an array of one number per row; refuse other results."""
+    if np.ma.is_masked(returned):
+        masked = np.count_nonzero(np.ma.getmaskarray(returned))
+        raise EvaluationError(
+            f"{name} returned an array that is masked in {masked:,} of {len(features):,} rows. Return a number for "
+            "every row."
+        )
     try:
         values = np.asarray(returned)
     except (RuntimeError, TypeError, ValueError):  # lists of several lengths; tensors on a GPU or with a gradient
