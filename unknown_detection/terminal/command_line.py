@@ -16,9 +16,13 @@ from unknown_detection.words import printable
 
 
 def run_command_line(
-    command: click.Command, argv: Sequence[str] | None, errors: tuple[type[Exception], ...], *, stopped: str
+    command: click.Command,
+    argv: Sequence[str] | None = None,
+    errors: tuple[type[Exception], ...] = (),
+    *,
+    stopped: str,
 ) -> int:
-    """Run a command line and return its exit code: 2 for an error that the user can fix, 130 after Ctrl-C."""
+    """Run a command line and return its exit code: 2 for one of `errors`, which the user can fix, 130 after Ctrl-C."""
     if STARTED:
         gc.freeze()  # what the command has imported is no garbage, and is not looked through again
         gc.enable()
