@@ -15,9 +15,10 @@ from sklearn import metrics
 
 import unknown_detection as ud
 from tests.evaluation import small_models
-from tests.evaluation.extra import nn, torch, torchvision
+from tests.evaluation.extra import nn, torch
 from tests.evaluation.refusals import refusal
 from tests.evaluation.samples import CONFIG, LABELS, fitted
+from tests.evaluation.small_models import eight
 from tests.sentences import assert_sentence
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning
@@ -29,11 +30,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def lowest_logit(rows):
     return -rows.logits.min(axis=1)
-
-
-def eight(image):
-    """To the input of the small models, without their mean and standard deviation."""
-    return torchvision.transforms.functional.to_tensor(image.resize((8, 8)))
 
 
 # A model in memory
@@ -104,12 +100,6 @@ def test_a_cache_is_not_used_for_the_same_weights_in_other_code(release, tmp_pat
     made.slope = 0.5
     message = refusal(ud.extract, made, release, f"{CONFIG}/test", **kept)
     assert_sentence(message)
-
-
-def test_detectors_that_look_at_images_again_find_the_module_that_extracted_them(release, features, scores):
-    odin = ud.score(features, "odin", search=False)
-    assert set(odin["detector"]) == {"odin"}
-    assert len(odin) == len(scores) // 2
 
 
 # A file's function

@@ -10,20 +10,11 @@ from tests.evaluation.made_rows import figure, of_run
 from tests.evaluation.report.as_text import figures_of
 from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY
 from unknown_detection.evaluation.report.figures import (
-    COLUMNS,
     over_runs,
     tidy,
     write_figures,
 )
-
-
-def test_every_figure_is_a_line_with_its_run_and_its_release():
-    (line,) = tidy([(of_run("odin"), [figure(0.75)])]).to_dict("records")
-    assert list(line) == list(COLUMNS)
-    assert line == {**of_run("odin"), **figure(0.75)}
-    assert set(FIGURE_KEY) == {name for name, value in figure(0.75).items() if isinstance(value, str)}
 
 
 def test_what_is_written_is_read_back_and_the_same_bytes_come_again(tmp_path):
