@@ -14,7 +14,7 @@ from PIL import Image
 
 import unknown_detection as ud
 from tests.evaluation import small_models
-from tests.evaluation.extra import torch, torchvision
+from tests.evaluation.extra import torchvision
 from tests.evaluation.refusals import refusal
 from tests.evaluation.samples import CONFIG, LABELS, picture
 from tests.evaluation.small_models import eight
@@ -214,11 +214,10 @@ def test_one_call_without_a_folder_leaves_nothing(release, model, tmp_path, monk
     assert [*tmp_path.iterdir()] == []
 
 
-def test_the_command_of_all_steps(release, model, tmp_path, capsys):
+def test_the_command_of_all_steps(release, weights, tmp_path, capsys):
     """It ends with the table; a detector that is missing is named by flags, and by the exit code."""
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
     flags = ["--release", str(release), "--model", f"{small_models.__file__}:cnn", "--quiet", "--no-plots"]
-    flags += ["--weights", str(tmp_path / "weights.pt"), "--splits", SPLITS, "--device", "cpu", "--workers", "0"]
+    flags += ["--weights", str(weights), "--splits", SPLITS, "--device", "cpu", "--workers", "0"]
     run = ["run", *flags, "--out", str(tmp_path / "out"), "--no-search", "--metrics", "oscr", "--detectors"]
     assert main([*run, "msp,knn"]) == 0
     printed = capsys.readouterr()

@@ -163,19 +163,13 @@ def test_a_repository_that_is_no_release_and_a_hub_that_does_not_answer(publishe
 
 def test_a_notebook_shows_splits_by_role_and_rows(folder):
     """Counted from the manifest: no index is read."""
-    counts = {"a": {"test": [("in_distribution", 1200)], "mixed": [("near_ood", 5), ("far_ood", 7)]}}
-    counts["b"] = {"test": [("in_distribution", 3)]}
-    described = {
-        config: manifests.config(
-            {
-                name: manifests.split(
-                    *(manifests.part(key=f"{config}/{name}.{role}", role=role, rows=rows) for role, rows in parts)
-                )
-                for name, parts in splits.items()
-            }
-        )
-        for config, splits in counts.items()
-    }
+
+    def split(key, **roles):
+        parts = [manifests.part(key=f"{key}.{role}", role=role, rows=rows) for role, rows in roles.items()]
+        return {key.partition("/")[2]: manifests.split(*parts)}
+
+    a = manifests.config(split("a/test", in_distribution=1200) | split("a/mixed", near_ood=5, far_ood=7))
+    described = {"a": a, "b": manifests.config(split("b/test", in_distribution=3))}
     release = Release("<it>", None, manifests.typed(manifests.manifest(described)))
     shown = release._repr_html_()
     assert shown.startswith("<p>Release &lt;it&gt;</p>")

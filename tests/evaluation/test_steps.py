@@ -35,7 +35,7 @@ def lowest_logit(rows):
 # A model in memory
 
 
-def test_a_module_is_a_model_and_stays_as_it_is(release, model, tmp_path):
+def test_a_module_is_a_model_and_stays_as_it_is(release, weights):
     """Its features are those of the same model by its name; it goes on training where it was."""
     module = fitted(small_models.cnn).train()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -43,8 +43,7 @@ def test_a_module_is_a_model_and_stays_as_it_is(release, model, tmp_path):
     assert module.training
     assert all(parameter.requires_grad for parameter in module.parameters())
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
-    named = ud.extract(f"{small_models.__file__}:cnn", release, CONFIG, weights=tmp_path / "weights.pt", device="cpu")
+    named = ud.extract(f"{small_models.__file__}:cnn", release, CONFIG, weights=weights, device="cpu")
     of_module, of_name = (store.features(CONFIG, "test") for store in (features, named))
     assert np.array_equal(of_module.logits, of_name.logits)
     assert np.array_equal(of_module.penultimate, of_name.penultimate)
@@ -116,17 +115,9 @@ def loaded(num_classes):
 """
 
 
-@pytest.fixture
-def loading(model, tmp_path):
-    """A file whose function loads its weights."""
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
-    path = tmp_path / "model.py"
-    path.write_text(LOADING.format(path=str(tmp_path / "weights.pt")))
-    return path
-
-
-def test_a_function_that_loads_its_weights_needs_no_others(release, loading, tmp_path, features, capsys):
-    flags = ["--release", str(release), "--model", f"{loading}:loaded", "--device", "cpu", "--out"]
+def test_a_function_that_loads_its_weights_needs_no_others(release, weights, tmp_path, features, capsys):
+    (tmp_path / "model.py").write_text(LOADING.format(path=str(weights)))
+    flags = ["--release", str(release), "--model", f"{tmp_path / 'model.py'}:loaded", "--device", "cpu", "--out"]
     assert main(["extract", "--splits", f"{CONFIG}/test", *flags, str(tmp_path / "out")]) == 0
     assert "weights  held by the module, state_dict " in capsys.readouterr().out
     odin = ["score", "--features", str(tmp_path / "out"), "--detectors", "odin", "--no-search"]

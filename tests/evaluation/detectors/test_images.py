@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 from torchvision.transforms import functional  # noqa: E402
 
 from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.small_models import of_seed  # noqa: E402
+from tests.evaluation.small_models import images_of, of_seed  # noqa: E402
 from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.detectors import DETECTORS  # noqa: E402
 from unknown_detection.evaluation.detectors.images import (  # noqa: E402
@@ -44,12 +44,8 @@ def opened(module):
     """A model that `open_model` would give, without a file of weights."""
     preprocessing = of_declaration(small_models.PREPROCESSING, "it")
     module = module.eval().requires_grad_(False)
-    layers = find_layers(module, images_of(2), declared=None, name="it")
+    layers = find_layers(module, images_of(count=2), declared=None, name="it")
     return Model("it", module, preprocessing, layers, "", "cpu")
-
-
-def images_of(count=12):
-    return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(3))
 
 
 @pytest.fixture
@@ -139,20 +135,20 @@ def test_only_dropout_layers_are_switched_on():
     model.module.layer1[2].register_forward_pre_hook(lambda _, inputs: dropped.update(maps=inputs[0]))
     generators = [torch.Generator().manual_seed(row) for row in range(40)]
     with dropout_drawn(generators), torch.no_grad():
-        model.module(images_of(40))
+        model.module(images_of(count=40))
     # Whole channels, of each image others, about half of them; what is kept is doubled.
     zero = (dropped["maps"] == 0).flatten(2)
     assert torch.equal(zero.all(2), zero.any(2))
     assert 0.3 < zero.all(2).float().mean() < 0.7
     assert len({tuple(row) for row in zero.all(2).tolist()}) > 4
-    plain = model.module.layer1[0](images_of(40))
+    plain = model.module.layer1[0](images_of(count=40))
     kept = ~zero.all(2)
     assert torch.allclose(dropped["maps"][kept], 2 * plain[kept])
     assert all(torch.equal(before[name], tensor) for name, tensor in model.module.state_dict().items())
     assert not any(layer.training for layer in model.module.modules())
     with torch.no_grad():
-        model.module(images_of(4))
-        assert torch.equal(model.module.layer1[0](images_of(4)), dropped["maps"])
+        model.module(images_of(count=4))
+        assert torch.equal(model.module.layer1[0](images_of(count=4)), dropped["maps"])
 
 
 class Functional(small_models.Small):

@@ -185,9 +185,7 @@ def test_features_of_another_width_are_refused(name):
     detector = make(name)
     for field, words in (("penultimate", "penultimate features"), ("logits", "logits")):
         if words in DETECTORS[name].inputs:
-            expected = getattr(TESTED, field).shape[1]
-            sentence = rf"The {words} must have the shape \(rows, {expected}\) that .* found \(100, 5\)"
-            with pytest.raises(EvaluationError, match=sentence):
+            with pytest.raises(EvaluationError, match=rf"The {words} must have the shape .* found \(100, 5\)"):
                 detector.score(dataclasses.replace(TESTED, **{field: TESTED.blocks[0]}))
 
 

@@ -1,6 +1,5 @@
 """ASH, SCALE, VRA and RAS against their definitions, row by row; more is in `test_against_pytorch_ood.py`."""
 
-import dataclasses
 import tracemalloc
 
 import numpy as np
@@ -18,7 +17,7 @@ from tests.evaluation.detectors.toy import (
     energies,
     toy_features,
 )
-from unknown_detection.evaluation.detectors import RAS, SCALE, VRA, ReAct, arrays, shaping
+from unknown_detection.evaluation.detectors import RAS, VRA, ReAct, arrays, shaping
 
 matrices = st.sampled_from(["f2", "f4", "f8"]).flatmap(
     lambda kind: made.arrays(kind, made.array_shapes(min_dims=2, max_dims=2), elements=st.floats(-1e3, 1e3, width=16))
@@ -44,38 +43,13 @@ def test_react_s_threshold_takes_no_copy_of_the_fitted_features(monkeypatch):
     assert peak < fitted.penultimate.nbytes / 2
 
 
-def shaped_one_row(row, pruned, variant):
-    """ASH by sorting, as the paper words it."""
-    greatest = sorted(range(len(row)), key=lambda i: (-row[i], i))[: len(row) - round(pruned * len(row))]
-    before, after = sum(row), sum(row[i] for i in greatest)
-    out = [0.0] * len(row)
-    for i in greatest:
-        out[i] = {"p": row[i], "b": before / len(greatest), "s": row[i] * np.exp(before / after) if after else 0.0}[
-            variant
-        ]
-    return out
-
-
-@pytest.mark.parametrize("variant", ["p", "b", "s"])
-@pytest.mark.parametrize("pruned", [0.0, 0.5, 0.65, 0.9])
-def test_ash_shapes_each_row_by_itself(variant, pruned):
-    rows = TESTED.penultimate.astype(np.float64)
-    rows[0], rows[1, :6] = 0.0, 1.5  # nothing to keep; equal activations at the boundary
-    expected = [shaped_one_row(list(row), pruned, variant) for row in rows]
-    np.testing.assert_allclose(shaping.ash(rows, pruned, variant), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("pruned", [0.0, 0.5, 0.65, 0.85])
-def test_scale_multiplies_each_row_by_the_share_of_its_greatest(pruned):
-    rows = TESTED.penultimate.astype(np.float64)
-    rows[0], rows[1, :6] = 0.0, 1.5
-    expected = []
-    for row in rows:
-        greatest = sorted(row, reverse=True)[: WIDTH - round(pruned * WIDTH)]
-        expected.append([x * np.exp(sum(row) / sum(greatest)) if sum(greatest) else 0.0 for x in row])
-    np.testing.assert_allclose(shaping.scale(rows, pruned), expected, rtol=1e-12)
-    tested = dataclasses.replace(TESTED, penultimate=rows)
-    assert_scores(SCALE(pruned=pruned), energies(expected), 1e-7, tested=tested)
+@pytest.mark.parametrize(("variant", "kept"), [("p", 1.5), ("b", 3.0), ("s", 1.5 * np.e**2)])
+def test_a_row_of_zeros_stays_one_and_of_equal_activations_as_many_are_kept_as_of_others(variant, kept):
+    rows = np.array([[0.0] * 4, [1.5] * 4])
+    shaped = shaping.ash(rows, 0.5, variant)
+    assert not shaped[0].any()
+    np.testing.assert_allclose(sorted(shaped[1]), [0, 0, kept, kept])
+    np.testing.assert_allclose(shaping.scale(rows, 0.5), rows * np.e**2)
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(0.6, 0.9), (0.0, 0.5), (0.25, 0.25), (0.0, 1.0)])

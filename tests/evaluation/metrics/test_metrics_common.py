@@ -1,11 +1,7 @@
 """What holds for every metric: a new one joins by being one of METRICS, exceptions are named sets."""
 
-from functools import partial
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.evaluation.metrics import formulas
 from tests.sentences import stops
@@ -20,31 +16,9 @@ AT_95_TPR = {
     "interpolated_fpr_at_95_tpr": formulas.interpolated_fpr_at_95_tpr,
     "least_detection_error_at_95_tpr": formulas.least_detection_error_at_95_tpr,
 }
-FUNCTIONS = {
-    "aurc": metrics.aurc,
-    "augrc": metrics.augrc,
-    "eaurc": formulas.eaurc,
-    "auroc": metrics.auroc,
-    "oscr": lambda scores, unknown: metrics.oscr(scores, unknown, unknown),  # no known row is misclassified
-    "fpr_at_95_tpr_unknown_positive": partial(metrics.fpr_at_95_tpr, positive="unknown"),
-    **{
-        f"aupr_{side}_{estimator}": partial(getattr(metrics, f"aupr_{side}"), estimator=estimator)
-        for side in ("in", "out")
-        for estimator in ("average_precision", "trapezoid")
-    },
-    **{f"{name}_known_positive": partial(function, positive="known") for name, function in AT_95_TPR.items()},
-}
-WITHOUT_FUNCTION = {"accuracy", "balanced_accuracy"}  # a mean; and the one of decisions, which takes no scores
 ONE_SIDE_IS_ENOUGH = {"aurc", "eaurc", "augrc", "accuracy"}
 NEVER_ABOVE_THAT_OF_ACCEPTING_ALL = {"least_detection_error_at_95_tpr_known_positive"}
 DEPEND_ON_THE_NUMBER_OF_ROWS = {"aurc", "eaurc"}  # means over k = 1..n, which tend to an integral
-MIRRORED = {  # what it becomes when the sides change places
-    "auroc": "auroc",
-    "aupr_in_average_precision": "aupr_out_average_precision",
-    "aupr_in_trapezoid": "aupr_out_trapezoid",
-    "fpr_at_95_tpr_known_positive": "fpr_at_95_tpr_unknown_positive",
-    "balanced_accuracy": "balanced_accuracy",
-}
 KINDS = ("no ties", "ties", "constant")
 every_metric = pytest.mark.parametrize("name", list(METRICS))
 
@@ -63,13 +37,6 @@ def rows(kind, n=200):
         "constant": np.full(n, 0.25),
     }[kind]
     return scores, flags
-
-
-def test_the_functions_give_what_the_table_gives():
-    assert FUNCTIONS.keys() | WITHOUT_FUNCTION == METRICS.keys()
-    for name, function in FUNCTIONS.items():
-        for kind in KINDS:
-            assert function(*rows(kind)) == value(name, *rows(kind)), (name, kind)
 
 
 @every_metric
@@ -105,13 +72,6 @@ def test_blocks_are_only_a_matter_of_speed(name, monkeypatch):
             with monkeypatch.context() as patch:
                 patch.setattr(ranking, "_BLOCK", size)
                 assert value(name, *rows(kind)) == pytest.approx(expected, rel=0, abs=1e-14)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_sides_that_change_places_mirror_the_metric(kind):
-    scores, flags = rows(kind)
-    for name, mirrored in MIRRORED.items():
-        assert value(name, scores, flags) == value(mirrored, -scores, ~flags), name
 
 
 @pytest.mark.parametrize("name", sorted(METRICS.keys() - {"accuracy"}))
@@ -198,16 +158,6 @@ def test_metrics_are_found_by_name_column_or_function():
     ]
     with stops(EvaluationError, "balanced_accuracy"):
         metrics.find_metrics("balanced_accuracy")
-
-
-@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.booleans()), min_size=1, max_size=30))
-def test_one_sort_serves_for_any_number_of_flags(drawn):
-    scores, first, second = zip(*drawn, strict=True)
-    for together, alone in zip(
-        rank(scores, first, second), (rank(scores, first)[0], rank(scores, second)[0]), strict=True
-    ):
-        assert together.known.tolist() == alone.known.tolist()
-        assert together.unknown.tolist() == alone.unknown.tolist()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.evaluation.extra import nn, timm, torch, torchvision
-from tests.evaluation.small_models import of_seed
+from tests.evaluation.small_models import images_of, of_seed
 from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.layers import capture_outputs, check_head, find_layers
@@ -21,10 +21,6 @@ def capture(model, images, declared=None):
         check_head(outputs, head.weight.flatten(1), bias, "it")
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     return layers, outputs
-
-
-def images_of(size, count=3):
-    return torch.rand(count, 3, size, size, generator=torch.Generator().manual_seed(1)) - 0.5
 
 
 def same(ours, theirs):

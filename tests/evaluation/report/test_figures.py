@@ -47,14 +47,6 @@ def test_mean_and_sample_deviation_over_runs_are_those_of_the_standard_library()
     assert math.isnan(over_runs(undefined)["mean"][0]), "no mean over fewer runs than there are"
 
 
-def test_figures_stay_in_the_order_in_which_they_first_come_however_many_they_are():
-    named = [(f"d{number % 60}", figure(0.5, unknown=f"split {number * 7919 % 1000}")) for number in range(3000)]
-    means = over_runs(tidy((of_run(name, seed=seed), [line]) for seed in range(2) for name, line in named))
-    assert list(zip(means["detector"], means["unknown"], strict=True)) == [
-        (name, line["unknown"]) for name, line in named
-    ]
-
-
 def test_the_same_run_twice_is_refused_but_not_scores_of_unknown_origin():
     again = {"run": "again"}
     with stops(EvaluationError, "adam-0"):
