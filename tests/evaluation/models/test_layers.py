@@ -19,6 +19,7 @@ def capture(model, images, declared=None):
         head = model.get_submodule(layers.head)
         bias = 0 if head.bias is None else head.bias
         check_head(outputs, head.weight.flatten(1), bias, "it")
+    assert outputs.penultimate.shape == (len(images), head.weight[0].numel())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     return layers, outputs
 
