@@ -100,8 +100,8 @@ def _wordnet(config: str, known: int, rows: int) -> Config:
     """Declare a WordNet config, in which the paper has `known` known classes and `rows` unknown rows a split."""
     near, limit = Classes(config, KNOWN), facets.THRESHOLDS[config]
     distances = Oodness(lambda: {row.class_id: row.oodness for row in facets.oodness()}, limit)
-    why = f"our synsets for Places365 put {len(near)} ImageNet classes within the threshold, the authors' {known}"
-    paper, quota = PaperCount(50 * known, why, known), PerClass(50, half=True)
+    why = f"our synsets for Places365 put {{}} ImageNet classes within the threshold, the authors' {known}"
+    paper, quota = PaperCount(50 * known, why, known, near), PerClass(50, half=True)
     return _config(
         config,
         "Scenes, and ImageNet's classes by their WordNet distance to the nearest Places365 class: known up to "
@@ -126,11 +126,12 @@ def _graded(
     near, far = Classes(table, KNOWN), Classes(table, UNKNOWN)
     known_objects, unknown_objects = Classes(imagenet, KNOWN), Classes(imagenet, UNKNOWN)
     grades, distances = _grades("sun397", facets.GRADE_LIMITS[table][1]), _imagenet_grades(imagenet)
-    ours = "the grades are ours: {} {} classes are known by them, by the authors' {}"
+    ours = "the grades are ours: {{}} {} classes are known by them, by the authors' {}"
     note = "; the paper's table has one number for both splits, which is the validation split's"
-    sun, val = ours.format(len(near), "SUN397", known) + note, ours.format(len(known_objects), "ImageNet", 356)
-    known_sun, unknown_sun = PaperCount(rows[0], sun, known), PaperCount(rows[1], sun, 397 - known)
-    known_val, unknown_val = PaperCount(25 * 356, val, 356), PaperCount(25 * 644, val, 644)
+    sun, val = ours.format("SUN397", known) + note, ours.format("ImageNet", 356)
+    known_sun, unknown_sun = PaperCount(rows[0], sun, known, near), PaperCount(rows[1], sun, 397 - known, near)
+    known_val = PaperCount(25 * 356, val, 356, known_objects)
+    unknown_val = PaperCount(25 * 644, val, 644, known_objects)
     return _config(
         config,
         description,

@@ -11,10 +11,9 @@ from typing import Any
 
 import click
 
-from builders.cli.build_options import parse_flags
+from builders.cli.build_options import BuildRequest, parse_flags
 from builders.cli.console import aligned_lines, check_json, exit_code, json_option, print_document
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS
-from builders.cli.request import BuildRequest
 from builders.cli.source_flags import cache_option, source_options, source_roots, sources_option
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.commands.summary import loading_line

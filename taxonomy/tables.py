@@ -305,9 +305,10 @@ def cocomagenet_images() -> tuple[CocomagenetImage, ...]:
 
 
 @functools.cache
-def broken_images() -> tuple[BrokenImage, ...]:
-    """Return the images that are known to be broken in their owners' archives."""
-    return read_rows(BrokenImage, "broken_images.csv")
+def broken_images() -> Mapping[str, str]:
+    """Return the evidence that an image is broken in its owner's archive, by the id that its row would have."""
+    rows = read_rows(BrokenImage, "broken_images.csv")
+    return {f"{row.source}/{row.source_id}": row.provenance for row in rows}
 
 
 @functools.cache

@@ -47,10 +47,20 @@ def pytest_xdist_auto_num_workers():
     return (os.cpu_count() or 1) + 1
 
 
+TOGETHER = ("tests/fuzz/", "tests/taxonomy/")
+"""Folders whose files share what is a process's own: the server of forks that has imported all, and nltk's WordNet."""
+
+
+class ByFile(LoadFileScheduling):
+    """All tests of a file run in one worker, so that what they share is made once and not by every worker."""
+
+    def _split_scope(self, nodeid):
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_xdist_make_scheduler(config, log):
-    """All tests of a file run in one worker, so that what they share is made once and not by every worker."""
-    return LoadFileScheduling(config, log) if config.getvalue("dist") == "load" else None
+    return ByFile(config, log) if config.getvalue("dist") == "load" else None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -83,7 +83,6 @@ def project(tmp_path):
 
 @pytest.mark.parametrize("workers", [pytest.param("-n0", marks=pytest.mark.slow), "-n2"])
 def test_a_reworded_sentence_fails_until_it_is_renewed(project, workers):
-    project.run(workers)
     project.write(TEXT.replace("TMP/b is missing", "TMP/b is not here").replace("  - Another.\n", ""))
     printed = project.run(workers, succeeds=False)
     assert "2 failed" in printed and "says: TMP/b is missing." in printed and "had:  TMP/b is not here." in printed

@@ -158,7 +158,7 @@ def declared():
             for key, split in version.parts.items():
                 numbers = [split.paper.rows, split.paper.classes]
                 found += [Stated("split", f"{number:,}", key) for number in numbers if number]
-                found += stated_in("reason", split.paper.why)
+                found += stated_in("reason", split.paper.reason())
                 found += stated_in("description", version.config_of(key).description)
                 if isinstance(split.classes, AllClasses):
                     found += stated_in("reason", split.classes.why)

@@ -44,15 +44,9 @@ STARTED = runs_command()
 """Whether this process is a command of ours."""
 
 
-def collect_garbage() -> None:
-    """Look for garbage from now on, but not among what a command has imported, all of which stays."""
-    if STARTED:
-        gc.freeze()
-        gc.enable()
-
-
 if STARTED:
-    gc.disable()  # until `collect_garbage`: to look through all that was imported takes a sixth of the imports' time
+    # Until the command runs (`run_command_line`): looking through what is imported takes a sixth of the imports' time.
+    gc.disable()
     spare_address_space()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Until the next lines have imported our own handler, Ctrl-C ends the process without a traceback.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import AllImages
 from builders.declare.splits import AllClasses, Classes, Config, PaperCount, Split

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks import figures
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.commands.summary import dry_run_text
 from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import AllImages, PerClass, Rest

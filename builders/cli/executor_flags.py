@@ -83,15 +83,16 @@ class ExecutorFlags:
             return RayExecutor(self.ray_address)
         from builders.executors.local import LocalExecutor
 
-        return LocalExecutor(self._processes, preload=preload)
+        return LocalExecutor(self.processes, preload=preload)
 
     def begin(self, preload: Sequence[str]) -> None:
         """Have workers on this machine import modules already, while the command does what comes before `started`."""
-        if self.executor == "local" and self._processes > 1:
+        if self.executor == "local" and self.processes > 1:
             from builders.executors.local import begin
 
             begin(preload)
 
     @property
-    def _processes(self) -> int:
+    def processes(self) -> int:
+        """The number of processes of an executor on this machine."""
         return 1 if self.dry_run else self.workers or usable_cores()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from builders.cli.request import BuildRequest, Place, default_cache
+from builders.cli.build_options import BuildRequest, Place, default_cache
 from builders.errors import BuildError, one_line
 from builders.hub.place import PREFIX, HubPlace, parse_place
 from builders.sources.titles import TITLES

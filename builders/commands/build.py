@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
+from builders.cli.build_options import DUPLICATES, BuildRequest
 from builders.cli.console import check_json
 from builders.cli.executor_flags import WORKER_IMPORTS
-from builders.cli.request import DUPLICATES, BuildRequest
 from builders.cli.source_flags import (
     listed_places,
     parse_source_place,
@@ -65,7 +65,10 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
             splits, read = (tuple(key for key in keys if not benchmark.needs(key)) for keys in (splits, read))
             roots = demo_sources(sources_on_disk(benchmark, read), request, cleanup, meter.note)
         else:
-            roots = given_sources(benchmark, module, read, request, meter.note)
+            needed, partitions = sources_on_disk(benchmark, read), benchmark.partitions(benchmark.parts_of(read))
+            closing = " Or choose --splits, or try the demo sources:\n"
+            closing += f"  {module} --demo --out build/unknown-detection"
+            roots = source_roots(needed, partitions, request, meter.note, closing)
         demo = any(is_demo(root) for root in roots.values())  # also where a flag gives the folder of one
         with request.executor.started(WORKER_IMPORTS) as executor:
             started = time.monotonic()
@@ -207,26 +210,11 @@ def choose_splits(
     return benchmark, splits
 
 
-# A person's sources
-
-
-def given_sources(
-    benchmark: Benchmark, module: str, splits: Sequence[str], request: BuildRequest, note: Callable[[str], object]
-) -> dict[str, Path]:
-    """Return the folders of the sources that the splits need, by source key; sources on the Hub are downloaded."""
-    needing = {
-        source: list(dict.fromkeys(key.partition("/")[0] for key in parts))
-        for source, parts in sources_on_disk(benchmark, splits).items()
-    }
-    closing = f" Or choose --splits, or try the demo sources:\n  {module} --demo --out build/unknown-detection"
-    return source_roots(needing, benchmark.partitions(benchmark.parts_of(splits)), request, note, closing)
-
-
 def sources_on_disk(benchmark: Benchmark, splits: Sequence[str]) -> Mapping[Source, list[str]]:
-    """Return the sources that a person has in folders, of some splits, each with the parts that need it."""
-    needing: dict[Source, list[str]] = {}
+    """Return the sources that a person has in folders, of some splits, each with the configs that need it."""
+    needing: dict[Source, dict[str, None]] = {}
     for key in benchmark.parts_of(splits):
         for source in benchmark.partitions([key]):
             if source.on_disk:
-                needing.setdefault(source, []).append(key)
-    return needing
+                needing.setdefault(source, {})[key.partition("/")[0]] = None
+    return {source: list(configs) for source, configs in needing.items()}

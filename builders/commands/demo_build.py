@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.declare.benchmark import Benchmark, DemoModels, Settings
 from builders.demo.write import keep_demo
 from builders.pipeline.state import locked

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import click
 
+from builders.cli.build_options import default_cache
 from builders.cli.console import exit_code, json_option, print_document
 from builders.cli.executor_flags import workers_option
-from builders.cli.request import default_cache
 from builders.cli.source_flags import cache_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import without_pandas

@@ -14,15 +14,13 @@ from typing import Any
 
 import click
 
-from builders.cli.build_options import BUILD_FLAGS, build_options, parse_flags
+from builders.cli.build_options import BUILD_FLAGS, BuildRequest, build_options, parse_flags
 from builders.cli.console import exit_code
 from builders.cli.executor_flags import WORKER_IMPORTS
-from builders.cli.request import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.errors import BuildError, one_line, os_errors_as_build_errors
 from builders.executors.base import without_pandas
 from builders.folder_benchmark import Unknown, declare
-from builders.registry import BENCHMARKS
 from builders.release.entries import NEAR_DISTANCE
 from builders.release.manifest import kind_of_own_config
 from builders.release.schema import Role
@@ -47,6 +45,8 @@ _ROLES: Mapping[str, tuple[Role, str]] = {
 
 _GIVEN = re.compile(r"(?P<kind>near|far|external)(:(?P<name>[a-z0-9]+(_[a-z0-9]+)*))?=(?P<folder>.+)", re.DOTALL)
 
+FIRST_WORDS = frozenset({"broad", "cifar", "facets", "imagenet", "mos", "openood", "ssb"})
+"""What the names of declared benchmarks and of their configs have before the first hyphen."""
 
 _LISTED_ENDINGS = 8
 """Endings that are named of the files that are not taken for images (ours): they fit a line."""
@@ -116,10 +116,10 @@ def _command(
     **values: Any,
 ) -> None:
     request = parse_flags(values)
-    if not re.match(CONFIG_NAME, name) or name in BENCHMARKS:
+    if not re.match(CONFIG_NAME, name) or name in _declared_as(name):
         raise BuildError(
             f"--name {one_line(name)} cannot name this benchmark: use lower-case letters, digits and hyphens, and "
-            f"none of {', '.join(BENCHMARKS)}."
+            f"none of {', '.join(_declared())}."
         )
     if not 0 <= near_distance <= NEAR_DISTANCE:  # false for NaN, too
         raise BuildError(
@@ -154,12 +154,15 @@ def _command(
         if not request.quiet:
             count = f"{len(known.classes):,} class{'es' if len(known.classes) > 1 else ''}"
             click.echo(f"{known.root}: {count}: {first_few(known.classes)}", err=True)
-    _refuse_names(declare(name, request.seed, known, folders, near_distance))
+    benchmark = declare(name, request.seed, known, folders, near_distance)
+    _refuse_names(benchmark)
     roots = [known.root, *(folder.images.root for folder in folders)]
     _refuse_nested(request.out, roots)
     with os_errors_as_build_errors("read the folders and keep what was checked"):
         known, *others = _read_images(
-            [known, *(folder.images for folder in folders)], request, compared=near_distance > 0
+            [known, *(folder.images for folder in folders)],
+            request,
+            compared=any(map(benchmark.is_searched, benchmark.splits)),
         )
     folders = [dataclasses.replace(folder, images=images) for folder, images in zip(folders, others, strict=True)]
     benchmark = declare(name, request.seed, known, folders, near_distance)
@@ -168,9 +171,21 @@ def _command(
         run_build(benchmark, MODULE, dataclasses.replace(request, folders=places))
 
 
+def _declared() -> Mapping[str, Benchmark]:
+    """Return all declared benchmarks, whose import takes longer than all else before the images are read."""
+    from builders.registry import BENCHMARKS
+
+    return BENCHMARKS
+
+
+def _declared_as(name: str) -> Mapping[str, Benchmark]:
+    """Return the declared benchmarks if one of them, or of their configs, may have a name that begins so."""
+    return _declared() if name.partition("-")[0] in FIRST_WORDS else {}
+
+
 def _refuse_names(benchmark: Benchmark) -> None:
     """Refuse a name with which a config would be called like another one, or that makes names too long."""
-    declared = {config.name: other.name for other in BENCHMARKS.values() for config in other.configs}
+    declared = {config.name: other.name for other in _declared_as(benchmark.name).values() for config in other.configs}
     for config in benchmark.configs:
         kind = kind_of_own_config(config.name)
         if kind or config.name in declared:
@@ -250,4 +265,10 @@ def _read_images(folders: Sequence[FolderImages], request: BuildRequest, *, comp
         checking(request, compared=compared) as check,
         bar(images, "checking", quiet=request.quiet) as shown,
     ):
-        return read_images(folders, check=check, progress=shown.update, allow_partial=request.allow_partial)
+        return read_images(
+            folders,
+            check=check,
+            progress=shown.update,
+            allow_partial=request.allow_partial,
+            threads=request.executor.processes + 1,  # one reads while the others decode
+        )

@@ -1,7 +1,7 @@
 """Declarations of benchmarks: configs, splits, sources, classes and quotas as values.
 
 Nothing here selects, reads or writes. A new split is a new entry in a declaration; a new benchmark is a new module
-with one `Benchmark` value, which checks itself on construction.
+with one `Benchmark` value, which a build checks before it begins.
 """
 
 from __future__ import annotations
@@ -120,12 +120,8 @@ class Benchmark:
     settings: tuple[Settings, ...] = ()
     near_distance: float = NEAR_DISTANCE
 
-    def __post_init__(self) -> None:
-        if not any(split.is_named for split in self.parts.values()):
-            self.check()
-
     def check(self, splits: Collection[str] = ()) -> None:
-        """Check the declaration; done when it is made, or when a build begins if it names sources by key.
+        """Raise a `DeclarationError` for the first mistake in the declaration.
 
         Of the sources of some splits (`config/split`) alone, if these are given: a build looks at no others.
         """
@@ -240,7 +236,7 @@ class Benchmark:
         return Count(
             rows=rows,
             paper=sum(paper.rows for paper in papers),
-            why="; ".join(dict.fromkeys(paper.why for paper in papers if paper.why)),
+            why="; ".join(dict.fromkeys(filter(None, (paper.reason() for paper in papers)))),
             classes=sum(paper.classes for paper in papers),
         )
 

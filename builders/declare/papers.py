@@ -32,17 +32,6 @@ RECALCATI_2023_BIBTEX = """\
 
 GUILLE_2023 = "Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection"
 
-GUILLE_2023_BIBTEX = """\
-@inproceedings{guille2024expecting,
-  title={Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection},
-  author={Guille-Escuret, Charles and No{\\"e}l, Pierre-Andr{\\'e} and Mitliagkas, Ioannis and Vazquez, David and
-          Monteiro, Joao},
-  booktitle={Advances in Neural Information Processing Systems},
-  year={2024},
-  eprint={2308.11480},
-  archivePrefix={arXiv}
-}"""
-
 ZHANG_2023 = "OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection"
 
 VAZE_2022 = "Open-Set Recognition: a Good Closed-Set Classifier is All You Need?"

@@ -131,12 +131,18 @@ def class_sizes(source: Source, partitions: Sequence[str], classes: ChosenClasse
 class PaperCount:
     """A split's counts in the paper's table: its rows, and its classes (0 if the table has no number).
 
-    `why` explains briefly why the built rows differ from the paper's, or which of the paper's numbers is meant.
+    `why` explains briefly why the built rows differ from the paper's, or which of the paper's numbers is meant; `{}`
+    in it stands for the number of classes in `counted`.
     """
 
     rows: int
     why: str = ""
     classes: int = 0
+    counted: Classes | None = None
+
+    def reason(self) -> str:
+        """Return `why` with the number of classes, which is only counted here: importing reads no table."""
+        return self.why if self.counted is None else self.why.format(len(self.counted))
 
 
 @dataclass(frozen=True)
@@ -220,15 +226,11 @@ class Split:
         return {self.source: self.partitions, **originals}
 
     @property
-    def is_named(self) -> bool:
-        """Whether the declaration gives the source by its key."""
-        return isinstance(vars(self)["source"], str)
-
-    @property
     def folders(self) -> dict[str, str]:
         """The titles by key of those sources that a person has in folders; a source given by key is not imported."""
-        if self.is_named and self.originals is None:
-            return {vars(self)["source"]: TITLES[vars(self)["source"]]}
+        declared = vars(self)["source"]
+        if isinstance(declared, str) and self.originals is None:
+            return {declared: TITLES[declared]}
         return {source.key: source.title for source in self.sources if source.on_disk}
 
     @property

@@ -26,7 +26,7 @@ from builders.sources.base import (
 )
 from builders.sources.opening import scan
 from builders.sources.readers import tars, zips
-from builders.sources.readers.folders import by_spelling, class_column, escape_name, not_permitted, text_array
+from builders.sources.readers.folders import by_spelling, escape_name, not_permitted, text_array
 from builders.sources.registry import SOURCES
 from builders.storage.folders import cached_listings, files_below
 
@@ -204,7 +204,8 @@ def _any_images(place: Path) -> Copy:
     classes = sorted(set(folders))
     positions = {name: number for number, name in enumerate(classes)}
     table = partition_table(
-        class_column(classes, np.array([positions[folder] for folder in folders], np.int32)),
+        classes,
+        np.array([positions[folder] for folder in folders], np.int32),
         ids,
         files,
         offsets,

@@ -17,9 +17,9 @@ from builders.doctor import editions
 from builders.doctor.copies import FOLDER, Copy
 from builders.doctor.kinds import Kind
 from builders.doctor.sides import Difference, Side
-from builders.sources.broken import broken
 from builders.sources.sizes import EXAMINED, size_problem, spread
 from builders.storage.files import read_regular
+from taxonomy import tables
 from unknown_detection.words import first_few, quantity
 
 _MANY = 1 / 200
@@ -86,7 +86,7 @@ def examine(copy: Copy, facts: pa.Table, first: int, theirs: Side | None) -> tup
             )
         found += _all_alike(copy, facts)
     known = [f"{copy.source.key}/{each}" for each in copy.rows["source_id"].to_pylist()] if copy.source else []
-    if is_broken := sorted(set(known) & broken().keys()):
+    if is_broken := sorted(set(known) & tables.broken_images().keys()):
         remarks.append(
             f"{quantity(len(is_broken), 'image')} known to be broken in the owner's archive: {first_few(is_broken)}"
         )
@@ -104,7 +104,7 @@ def _damaged(copy: Copy, facts: pa.Table, first: int) -> Iterator[Difference]:
     key = copy.source.key if copy.source else ""
     for row in np.flatnonzero(pc.not_equal(facts["problem"], "").to_numpy()).tolist():
         source_id = copy.rows["source_id"][row].as_py()
-        if f"{key}/{source_id}" not in broken():
+        if f"{key}/{source_id}" not in tables.broken_images():
             kind: Kind = "truncated" if facts["problem"][row].as_py() == "truncated" else "unreadable"
             group, reason = copy.rows["partition"][row].as_py(), facts["reason"][row].as_py()
             yield Difference(kind, group, f"{key}/{source_id}".lstrip("/"), reason, first + row)

@@ -115,17 +115,6 @@ def write_index(path: Path, copy: Copy, facts: pa.Table) -> int:
     return path.stat().st_size
 
 
-def is_index(place: Path) -> bool:
-    """Whether a path is an index file, by its ending and what its schema says."""
-    if place.suffix != ".parquet" or not place.is_file():
-        return False
-    try:
-        with open_parquet(place, "schema") as opened:
-            return _KEY in (opened.schema_arrow.metadata or {})
-    except UNREADABLE:
-        return False
-
-
 def read_index_file(place: Path) -> Side:
     """Read an index that `write_index` wrote.
 

@@ -1,6 +1,7 @@
 """Keeps what the check of a person's own images has decoded, so that shards are written without decoding them again.
 
-A build of own folders looks at all images before it writes any, and decodes those that are not JPEGs, or all if asked.
+A build of own folders looks at all images before it writes any, and decodes those that are not JPEGs, or all if asked
+or if it will compare them all (`builders.pipeline.own_images`).
 What became of an image that was decoded, and is stored as it is, stands in `.state/checked`: an entry under the digest
 of its bytes, and its pixels as they are compared (`builders.duplicates.pixels`). Both files grow at their ends as the
 check goes on, so a killed check goes on, too. A decoder's remarks are not kept, so an image with one is decoded again.
@@ -26,6 +27,7 @@ import numpy.typing as npt
 
 from builders.duplicates.distance import SIDE, Images, scaled
 from builders.duplicates.pixels import ROW_BYTES
+from builders.executors.base import keep_freed_memory
 from builders.release import images
 from builders.release.layout import Layout
 from builders.release.remarks import RemarksOfThread, collect_remarks
@@ -123,12 +125,12 @@ class _Entries:
 class ImageCheck:
     """Checks images in any threads as `images.check_image` does, and keeps those that it had to decode.
 
-    With `decode` it decodes all; `compared` says whether their pixels are kept, too. Images that are known from an
-    earlier check are not decoded.
+    With `decode` it decodes all; `compared` says whether their pixels are kept, too, and `ahead` that images are
+    decoded for that alone. Images that are known from an earlier check are not decoded.
     """
 
-    def __init__(self, folder: Path, *, decode: bool, compared: bool) -> None:
-        self._folder, self._decode, self._compared = folder, decode, compared
+    def __init__(self, folder: Path, *, decode: bool, compared: bool, ahead: bool = False) -> None:
+        self._folder, self._decode, self._compared, self._ahead = folder, decode, compared, ahead
         self.remarks = RemarksOfThread()
         self._lock, self._entries, self._pixels = threading.Lock(), list[tuple[Any, ...]](), list[bytes]()
         entries, self._rows = _mended(folder)
@@ -139,7 +141,7 @@ class ImageCheck:
         if self._known.knows(digest, decoded=self._decode):
             return
         self.remarks.heard = ""
-        image, mended = images.checked(data, decode=self._decode)
+        image, mended = images.checked(data, decode=self._decode or self._ahead)
         if image is None or mended is not None or self.remarks.heard:
             return
         pixels = bytes.fromhex(images.pixel_sha256(image)) if self._decode else b""
@@ -173,9 +175,11 @@ class ImageCheck:
 
 
 @contextlib.contextmanager
-def image_check(layout: Layout, *, decode: bool, compared: bool) -> Iterator[ImageCheck]:
+def image_check(layout: Layout, *, decode: bool, compared: bool, ahead: bool = False) -> Iterator[ImageCheck]:
     """Check images for a release in a folder that is locked; what was checked is kept also if the block fails."""
-    check = ImageCheck(layout.inside(_FOLDER), decode=decode, compared=compared)
+    if ahead:
+        keep_freed_memory()
+    check = ImageCheck(layout.inside(_FOLDER), decode=decode, compared=compared, ahead=ahead)
     try:
         with collect_remarks(check.remarks):  # what is written tells of its remarks
             yield check

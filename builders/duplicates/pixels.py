@@ -99,12 +99,6 @@ def pixel_writer(path: Path) -> Iterator[PixelWriter]:
         writer.finish()
 
 
-def write_pixels(path: Path, images: Images) -> Pixels:
-    """Write images (n, 32, 32, 3) into a file without a seal, which is for one run; it may be there already."""
-    path.write_bytes(np.ascontiguousarray(images, np.uint8).data)
-    return Pixels(((path, 0, len(images)),))
-
-
 def gathered(path: Path, places: Sequence[tuple[Path, int]]) -> Pixels:
     """Copy images, given by file and row, into one file without a seal."""
     with atomic_path(path) as temporary, temporary.open("wb") as opened, Reader() as reader:

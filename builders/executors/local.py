@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any
 
 from builders.errors import BuildError
-from builders.executors.base import Progress, Result, Task, answer, without_pandas
+from builders.executors.base import Progress, Result, Task, answer, keep_freed_memory, without_pandas
 from builders.storage.scratch import remove_stale_folders, scratch_folder
 
 _POLL_SECONDS = 0.1
@@ -36,9 +36,6 @@ _END_SECONDS = 5
 _SOCKETS = "mp"
 """The purpose in the name of the folder with the fork server's socket. It is short since the path of a socket has at
 most 103 characters on macOS, and that of a folder for temporary files there has 49."""
-
-_KEPT_BYTES = 1 << 24
-"""Half of the freed memory that a worker keeps at most (ours): ten large images."""
 
 _FILES = 8
 """Files that are open while a worker starts: a socket, two pipes, and their copies (`multiprocessing.forkserver`)."""
@@ -304,9 +301,7 @@ def _serve(connection: Connection, environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the caller, which decides
     without_pandas()
-    # By the size of what is freed glibc decides how much it keeps (mallopt(3), M_MMAP_THRESHOLD); else the memory of
-    # each image goes back to the system, which fills it with zeros again. None of these bytes is touched.
-    bytes(_KEPT_BYTES)
+    keep_freed_memory()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     progress = _Counter(connection)
     with contextlib.suppress(EOFError, OSError):  # the caller has closed its end

@@ -19,7 +19,7 @@ from builders.hub.place import HubPlace, parse_place
 from builders.hub.repository import RemoteFile, Repository
 from builders.hub.retry import Log
 from builders.sources.base import Source
-from builders.sources.readers.layouts import DEPTH
+from builders.sources.opening import DEPTH
 from builders.sources.readers.parquet_files import split_names
 from builders.storage.files import require_space
 from builders.storage.locks import file_lock

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.pipeline.repeated import Repeated
 from builders.plan.candidates import Draws
 from builders.plan.planner import PlannedSplit

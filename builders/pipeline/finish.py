@@ -37,8 +37,9 @@ from builders.release.layout import RECORDS
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
-from builders.sources import broken
+from builders.sources.broken import RULE as BROKEN_RULE
 from builders.storage.parquet import read_parquet
+from taxonomy import tables
 
 
 def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest, advance: Advance) -> Manifest:
@@ -118,7 +119,7 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
         parts.append(_part_entry(plan, planned, excluded, planned.size - len(unreadable)))
         exclusions += excluded
         shortfalls |= dict.fromkeys(plan.lacking.get(planned.key, ()))
-        left_out = [exclusion for exclusion in unreadable if exclusion.rule != broken.RULE]
+        left_out = [exclusion for exclusion in unreadable if exclusion.rule != BROKEN_RULE]
         shortfalls |= dict.fromkeys(f"{e.image} left out as unreadable ({e.evidence})" for e in left_out)
         row_id = planned.split.row_id
         withdrawn += [WithdrawnRow(row_id(e.image), e.evidence) for e in excluded if e.rule == "withdrawn"]
@@ -175,8 +176,8 @@ def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclu
     exclusions = []
     for row in rows.to_pylist():
         rule, evidence = "unreadable", dropped[row["id"]]
-        if owner_evidence := broken.broken().get(f"{row['source']}/{row['source_id']}"):
-            rule, evidence = broken.RULE, f"{evidence}; {owner_evidence}"
+        if owner_evidence := tables.broken_images().get(f"{row['source']}/{row['source_id']}"):
+            rule, evidence = BROKEN_RULE, f"{evidence}; {owner_evidence}"
         place = (planned.key, row["source"], "", row["class_id"], row["class_name"], row["source_id"])
         exclusions.append(Exclusion(*place, 1, rule, evidence))
     return exclusions

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.declare.splits import Part, Split
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.pipeline.build_plan import BuildPlan

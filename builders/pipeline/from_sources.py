@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from builders.adopt.copies import adopt, adoption_digest
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import Half, Listed
 from builders.errors import BuildError

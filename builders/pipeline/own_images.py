@@ -9,11 +9,12 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.duplicates.checked import image_check
 from builders.errors import BuildError
 from builders.pipeline.state import locked
 from builders.release.images import check_image
+from builders.release.layout import MANIFEST
 from builders.release.remarks import RemarksOfThread, collect_remarks
 from builders.storage.folders import takes_requests
 
@@ -24,6 +25,9 @@ def checking(request: BuildRequest, *, compared: bool) -> Iterator[Callable[[byt
 
     `compared` says whether images are kept as they are compared. A release folder that is not there is not there
     either if images are refused. In a store nothing is kept.
+
+    A new release that compares all its images has them decoded by the check, in threads that share them out evenly,
+    where shards are few and of unequal size. Machines of a cluster decode what they write.
     """
     if takes_requests(request.out):
         with collect_remarks(RemarksOfThread()):  # what is written tells of its remarks
@@ -32,7 +36,10 @@ def checking(request: BuildRequest, *, compared: bool) -> Iterator[Callable[[byt
     missing = [folder for folder in (request.out, *request.out.parents) if not folder.exists()]
     with locked(request.layout):
         try:
-            with image_check(request.layout, decode=request.decode, compared=compared) as check:
+            takes_all = request.limit_per_class is None and not request.splits
+            is_new = request.executor.executor == "local" and not request.layout.inside(MANIFEST).exists()
+            ahead = compared and takes_all and is_new
+            with image_check(request.layout, decode=request.decode, compared=compared, ahead=ahead) as check:
                 yield check
         except (BuildError, OSError):
             if missing:

@@ -38,7 +38,7 @@ from builders.release.entries import FileEntry
 from builders.release.layout import RECORDS, Layout
 from builders.sources.base import IN_PLACE, Rows, SourceIndex
 from builders.sources.readers.folders import relative
-from builders.sources.sizes import estimated_bytes, look_up_sizes
+from builders.sources.sizes import estimated_bytes, file_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX, read_starts
 from builders.storage.files import atomic_path, require_room
@@ -317,7 +317,8 @@ def _places(
         files = pc.replace_with_mask(files, pa.array(inside), places["file"].combine_chunks())
         roots = pc.if_else(pa.array(inside), STAGING, roots)
         packs = [unpacked.packs[name] for name in places["file"].unique().to_pylist()]
-    look_up_sizes(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, advance)
+    unknown = (how == "file") & (sizes < 0)
+    sizes[unknown] = file_sizes(index, files.filter(pa.array(unknown)), advance)
     columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
     return {**columns, "form": listed["form"].cast(pa.string())}, packs
 

@@ -34,14 +34,15 @@ _ZEROS = 256
 class JpegHeader(NamedTuple):
     """The segments before the first scan.
 
-    `frame` is the frame marker, `huffman` the starts and stops of the contents of segments with Huffman tables,
-    `components` those of the first scan's list of components and tables, `scan` the position of that scan's data, and
-    `blocks` those of APP1 segments including their markers (EXIF or XMP, which decoding reads), with `metadata` bytes.
-    `read` is what was read of frame and tables, `is_usual` whether libjpeg surely takes all of it, and `is_plain`
-    whether Pillow surely takes the other segments.
+    `frame` is the frame marker, `sides` the position of height and width behind it, `huffman` the starts and stops of
+    the contents of segments with Huffman tables, `components` those of the first scan's list of components and tables,
+    `scan` the position of that scan's data, and `blocks` those of APP1 segments including their markers (EXIF or XMP,
+    which decoding reads), with `metadata` bytes. `read` is what was read of frame and tables, `is_usual` whether
+    libjpeg surely takes all of it, and `is_plain` whether Pillow surely takes the other segments.
     """
 
     frame: int
+    sides: int
     huffman: list[tuple[int, int]]
     components: tuple[int, int]
     scan: int
@@ -59,11 +60,15 @@ _last: list[tuple[bytes, JpegHeader]] = []
 def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
     """Read the segments before the first scan; None if they are not valid.
 
-    Images of one size that one encoder wrote share these bytes, so that those of a folder are often read once.
+    Images that one encoder wrote share these bytes but for their size, so that those of a folder are often read once.
     """
     for before, header in _last:
-        if bytes(data[: len(before)]) == before:
-            return header
+        start, stop = header.sides, header.sides + 4
+        if bytes(data[:start]) == before[:start] and bytes(data[stop : len(before)]) == before[stop:]:
+            if data[start:stop] == before[start:stop]:
+                return header
+            if header.is_usual and (resized := header.read.of_sides(bytes(data[start:stop]))) is not None:
+                return header._replace(read=resized)
     read = _read_segments(data) if data[:2] == _START else None
     if read is not None:
         _last[:] = [(bytes(data[: read.scan]), read)]
@@ -71,7 +76,7 @@ def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
 
 
 def _read_segments(data: bytes | memoryview) -> JpegHeader | None:
-    position, size, frame = 2, len(data), 0
+    position, size, frame, sides = 2, len(data), 0, 0
     read, is_usual, is_plain = Frame(), True, True
     blocks: list[tuple[int, int]] = []
     huffman: list[tuple[int, int]] = []
@@ -93,12 +98,12 @@ def _read_segments(data: bytes | memoryview) -> JpegHeader | None:
             first = position + 5
             components = first, first + 2 * data[position + 4]
             metadata = sum(end - start for start, end in blocks)
-            header = JpegHeader(frame, huffman, components, stop, blocks, metadata, read, is_usual, is_plain)
+            header = JpegHeader(frame, sides, huffman, components, stop, blocks, metadata, read, is_usual, is_plain)
             return header if frame else None
         if marker == HUFFMAN_TABLES:
             huffman.append((position + 4, stop))
         elif marker in _FRAMES:
-            frame = marker
+            frame, sides = marker, position + 5  # behind the marker, the length and the precision
         elif marker == _APP1:
             blocks.append((position, stop))
         position = stop

@@ -9,7 +9,7 @@ Tested by `tests/builders/release/test_jpeg_frame.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import mul
 
@@ -76,6 +76,13 @@ class Frame:
         """Return an independent copy, which can read on alone."""
         tables = set(self.quantization), set(self.huffman)
         return Frame(self.marker, self.pixels, self.components, *tables, self.is_complete)
+
+    def of_sides(self, sides: bytes) -> Frame | None:
+        """Return the same of another height and width (four bytes, as in a frame header); None if they are unusual."""
+        height, width = sides[0] << 8 | sides[1], sides[2] << 8 | sides[3]
+        if not (0 < height <= _LONGEST_SIDE and 0 < width <= _LONGEST_SIDE):
+            return None
+        return replace(self, pixels=width * height, size=(width, height))
 
     def reads(self, marker: int, content: bytes) -> bool:
         """Read a segment with tables, a frame or a scan; returns whether libjpeg surely accepts it."""

@@ -344,7 +344,8 @@ def take_rows(table: pa.Table, rows: Rows) -> pa.Table:
 
 
 def partition_table(
-    class_ids: pa.DictionaryArray,
+    classes: Sequence[str],
+    codes: npt.NDArray[np.integer],
     source_ids: pa.Array,
     files: pa.Array,
     offsets: pa.Array | None = None,
@@ -353,8 +354,9 @@ def partition_table(
 ) -> pa.Table:
     """Assemble the table of a partition from columns; without offsets and sizes each row is an entire file.
 
-    `own` has the source's own columns by name.
+    `codes` are the positions of the rows' classes in `classes`, and `own` has the source's own columns by name.
     """
+    class_ids = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(classes, pa.string()))
     rows = len(source_ids)
     zeros = pa.repeat(pa.scalar(0, pa.int64()), rows) if offsets is None else offsets
     unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows) if sizes is None else sizes

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,13 +12,7 @@ RULE = "broken-in-source"
 """The rule that excludes such an image."""
 
 
-@functools.cache
-def broken() -> Mapping[str, str]:
-    """Return the evidence that an image is broken, by the id that its row would have."""
-    return {f"{image.source}/{image.source_id}": image.provenance for image in tables.broken_images()}
-
-
 def known_broken(rows: pa.Table) -> set[int]:
     """Return the numbers of the rows whose images are known to be broken in their owners' archives."""
     ids = pc.binary_join_element_wise(rows["source"], rows["source_id"], "/")
-    return set(np.flatnonzero(pc.is_in(ids, pa.array(list(broken()), pa.string())).to_numpy()).tolist())
+    return set(np.flatnonzero(pc.is_in(ids, pa.array(list(tables.broken_images()), pa.string())).to_numpy()).tolist())

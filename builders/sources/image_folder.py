@@ -24,7 +24,7 @@ from builders.release.images import UnreadableImageError
 from builders.release.names import absolute_paths, is_file_name
 from builders.sources.base import CopyLayout, Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
-from builders.sources.readers.folders import child_names, class_column, escape_name, is_hidden
+from builders.sources.readers.folders import child_names, escape_name, is_hidden
 from builders.storage.files import read_regular
 from builders.storage.folders import cached_listings, files_below, links_of
 from taxonomy import tables
@@ -68,6 +68,9 @@ OTHER_ENDING = "not the name of an image"
 
 _READ_TOGETHER = 4096
 """Images that are given to the threads that read them at a time (ours)."""
+
+_READ_IN_TURN = 16
+"""Images that a thread reads in turn (ours)."""
 
 _LISTED = 50
 """Images that a message lists at most (ours): a screen or two."""
@@ -150,16 +153,20 @@ def read_images(
     check: Callable[[bytes, str], object],
     progress: Callable[[int], object],
     allow_partial: bool = False,
+    threads: int = 1,
 ) -> list[FolderImages]:
     """Read all images once; returns the folders with a digest of their contents.
 
     Damaged images are refused, all in one message, unless `allow_partial`. `check` is given the bytes of an image and
-    their SHA-256, in several threads, and raises `UnreadableImageError`. `progress` is called for every image.
+    their SHA-256, in so many threads, and raises `UnreadableImageError`. `progress` is called for every image.
 
     Raises:
         BuildError: there are images that are not whole.
         OSError: a file cannot be read.
     """
+
+    def read_some(paths: Sequence[Path]) -> list[tuple[str, str]]:
+        return [read(path) for path in paths]
 
     def read(path: Path) -> tuple[str, str]:
         data = read_regular(path)
@@ -171,18 +178,21 @@ def read_images(
         return digest, ""
 
     problems, known = [], []
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(threads) as pool:
         for images in folders:
             paths = [path for of_partition in images.files.values() for path, _ in of_partition]
             contents = hashlib.sha256()
-            # Some at a time, because each that waits takes a kilobyte or two.
+            # Some at a time, because each that waits takes a kilobyte or two, and of these some to a thread, which
+            # would wake the others for each.
             for start in range(0, len(paths), _READ_TOGETHER):
                 some = paths[start : start + _READ_TOGETHER]
-                read_some = threads.map(read, map(images.root.joinpath, some))
-                for path, (digest, problem) in zip(some, read_some, strict=True):
-                    progress(1)
-                    problems += [problem] if problem else []
-                    contents.update(f"{path}\0{digest}\n".encode("utf-8", "surrogateescape"))
+                of_threads = [some[first : first + _READ_IN_TURN] for first in range(0, len(some), _READ_IN_TURN)]
+                absolute = ([images.root / path for path in of_thread] for of_thread in of_threads)
+                for of_thread, found in zip(of_threads, pool.map(read_some, absolute), strict=True):
+                    progress(len(of_thread))
+                    for path, (digest, problem) in zip(of_thread, found, strict=True):
+                        problems += [problem] if problem else []
+                        contents.update(f"{path}\0{digest}\n".encode("utf-8", "surrogateescape"))
             known.append(replace(images, contents=contents.hexdigest()))
     if problems and not allow_partial:
         head = "1 image cannot be used" if len(problems) == 1 else f"{len(problems):,} images cannot be used"
@@ -217,7 +227,7 @@ def _index(images: FolderImages, partition: str) -> PartitionIndex:
     code_of = {class_id: code for code, class_id in enumerate(images.classes)}
     codes = np.array([code_of[class_id] for _, class_id in files], np.int32)
     paths = pa.array([path for path, _ in files], pa.string())
-    table = partition_table(class_column(images.classes, codes), paths, paths)
+    table = partition_table(images.classes, codes, paths, paths)
     return PartitionIndex(partition, "image folder", "file", table, images.strays[partition])
 
 

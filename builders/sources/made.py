@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from builders.sources.base import CopyLayout, Expected, Home, Licence, PartitionIndex, Source, partition_table
 from builders.sources.datasets.imagenet import classes
-from builders.sources.readers.folders import class_column
 
 PARTITION = "images"
 
@@ -38,7 +37,7 @@ def _made(
         ids = pa.array([id_form.format(wnid=name, number=n) for name in classes() for n in range(per_class)])
         codes = np.repeat(np.arange(len(classes()), dtype=np.int32), per_class)
         sizes = pa.repeat(pa.scalar(0, pa.int64()), len(ids))
-        table = partition_table(class_column(tuple(classes()), codes), ids, pa.repeat("", len(ids)), sizes=sizes)
+        table = partition_table(tuple(classes()), codes, ids, pa.repeat("", len(ids)), sizes=sizes)
         return PartitionIndex(home.partition, "made from each row's id", "made", table, form="none")
 
     return Source(

@@ -57,10 +57,10 @@ def estimated_bytes(index: SourceIndex, rows: Rows) -> int:
     sample = rows[:: -(-len(rows) // _SAMPLE)]
     locations = index.take(["how", "file", "size"], sample).to_pylist()
     unknown = [location for location in locations if location["size"] < 0]
-    files = [location["file"] for location in unknown if location["how"] != "parquet"]
+    files = pa.array([location["file"] for location in unknown if location["how"] != "parquet"], pa.string())
     parquet = [location["file"] for location in unknown if location["how"] == "parquet"]
     averages = {file: _average_image(index.root / file) for file in dict.fromkeys(parquet)}
-    total = sum(location["size"] for location in locations if location["size"] >= 0) + sum(_file_sizes(index, files))
+    total = sum(location["size"] for location in locations if location["size"] >= 0) + sum(file_sizes(index, files))
     return int((total + sum(averages[file] for file in parquet)) / len(sample) * len(rows))
 
 
@@ -70,7 +70,7 @@ def image_sizes(index: SourceIndex, rows: Rows) -> tuple[Int64, Callable[[int], 
     files = locations["file"].combine_chunks()
     offsets = locations["offset"].to_numpy()
     sizes = locations["size"].to_numpy().copy()
-    look_up_sizes(index, files, np.flatnonzero(sizes < 0), sizes, lambda _: None)
+    sizes[sizes < 0] = file_sizes(index, files.filter(pa.array(sizes < 0)))
 
     def read(i: int) -> bytes:
         with open_buffered(index.root / files[i].as_py()) as file:
@@ -91,37 +91,31 @@ def _average_image(path: Path) -> float:
     return average
 
 
-def look_up_sizes(
-    index: SourceIndex, files: pa.Array, positions: Int64, sizes: Int64, advance: Callable[[int], None]
-) -> None:
-    """Look up the sizes of the files at some positions, and write them to the same positions in `sizes`.
-
-    Files are paths below the source's root. `advance` is told how many were looked up since it was last called.
+def file_sizes(
+    index: SourceIndex, files: pa.Array, advance: Callable[[int], object] = lambda images: None
+) -> list[int]:
+    """Look up the sizes of files of a source; `advance` is told how many were since it was last called.
 
     Raises:
         BuildError: a file is missing or inaccessible, is no regular file, or is too large to be an image.
     """
-    names = files.take(pa.array(positions)).to_pylist()
-    for count, (position, size) in enumerate(zip(positions.tolist(), _file_sizes(index, names), strict=True), start=1):
-        sizes[position] = size
-        if count % 4096 == 0 or count == len(positions):
-            advance((count - 1) % 4096 + 1)
-
-
-def _file_sizes(index: SourceIndex, files: Sequence[str]) -> Iterator[int]:
+    names, sizes = files.to_pylist(), list[int]()
     try:
-        for file, size in zip(files, sizes_of(index.root, files), strict=True):
+        for file, size in zip(names, sizes_of(index.root, names), strict=True):
             if size > LARGEST_IMAGE:
                 raise BuildError(
                     f"{index.source.title}: {index.root / file} has {size:,} bytes, more than any image of a source. "
                     "Put the original file in its place."
                 )
-            yield size
+            sizes.append(size)
+            if len(sizes) % 4096 == 0 or len(sizes) == len(names):
+                advance((len(sizes) - 1) % 4096 + 1)
     except OSError as error:
         raise BuildError(
             f"{index.source.title}: cannot read {error.filename}: {error.strerror}. Restore it in the source folder "
             "and run again."
         ) from error
+    return sizes
 
 
 def refuse_resized(index: SourceIndex) -> None:

@@ -16,5 +16,14 @@ def test_figures_that_both_have_are_compared_and_others_counted(tmp_path, capsys
         write_figures(tmp_path / name / "figures.parquet", table)
     assert main(str(tmp_path / "old"), str(tmp_path / "new")) == code
     printed = capsys.readouterr().out
-    assert printed.startswith(f"3 and 3 figures, {code} of both differ\n")
+    assert printed.startswith(f"figures: both have 1, of which {1 - code} are equal\n{'  1 differ: ?' * code}")
     assert printed.count("only old") == printed.count("only new") == 2
+
+
+@pytest.mark.parametrize(("n_known", "code"), [(30, 0), (31, 1)])
+def test_known_rows_that_a_mean_counts_once_are_a_known_reason(tmp_path, capsys, n_known, code):
+    for name, rows in (("old", n_known), ("new", 10)):
+        mean = {**figure(0.5, statistic="mean"), "n_known": rows}
+        write_figures(tmp_path / name / "figures.parquet", tidy([(of_run(), [mean])]))
+    assert main(str(tmp_path / "old"), str(tmp_path / "new")) == code
+    assert ("1 differ: known rows" in capsys.readouterr().out) == (code == 0)

@@ -5,8 +5,8 @@ import importlib.metadata
 
 import pytest
 
+from builders.cli.build_options import BuildRequest
 from builders.cli.executor_flags import WORKER_IMPORTS
-from builders.cli.request import BuildRequest
 from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.from_sources import prepare

@@ -8,10 +8,9 @@ from builders.sources.base import PartitionIndex, SourceIndex, partition_table
 
 def made_up(partition, names, codes, ids, own=(), **fields):
     """The partition of a copy without files, from the ids of its images, their classes by number, and own columns."""
-    column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
     ids = pa.array(ids, pa.string())
     absent = {column.name: pa.repeat(pa.scalar(column.absent, column.arrow), len(ids)) for column in own}
-    return PartitionIndex(partition, "made up", "file", partition_table(column, ids, ids, own=absent), **fields)
+    return PartitionIndex(partition, "made up", "file", partition_table(names, codes, ids, ids, own=absent), **fields)
 
 
 def named_index(source, images):

@@ -1,6 +1,6 @@
 """What planning takes: a request, folders of sources, and what shows progress."""
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from unknown_detection.terminal.progress import TerminalMeter
 
 QUIET = TerminalMeter(quiet=True)

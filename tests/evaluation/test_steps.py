@@ -356,7 +356,7 @@ VALUES = {
     "'owls' is not a config": lambda it: ud.evaluate(it.scores, it.root, "owls"),
     "test of small has no": lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"),
     "'msp' is not a protocol": lambda it: ud.report(it.scores, it.root, "no", protocols="msp"),
-    "needs the features that extract returned, or runner=. Give": lambda it: ud.score(it.features.root, "odin"),
+    "Name the release and the model, too": lambda it: ud.score(it.features.root, "odin"),
 }
 """Calls that cannot be answered, by what the `EvaluationError` says."""
 

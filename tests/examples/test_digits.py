@@ -45,7 +45,7 @@ def test_every_protocol_has_figures_of_every_detector_of_one_pass_and_of_both_en
     names = {*figures["detector"]}
     assert {"msp", "energy", "knn", "vim", "mutual_information", "deep_ensemble"} < names
     assert not names & {"odin", "mc_dropout", "cadet", "ens_r"}, "they look at the images again"
-    assert f"<report: {quick[0] / 'report' / 'report.html'}>" in quick[1]
+    assert f"the page: {quick[0] / 'report' / 'report.html'}" in quick[1]
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(digits):

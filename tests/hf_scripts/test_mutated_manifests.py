@@ -16,7 +16,7 @@ import click
 import pytest
 
 from builders import imagenet_benchmark
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_index import plan_published

@@ -15,7 +15,7 @@ from tests.hub.server import Hub
 from tests.sentences import assert_sentence
 
 PART = 10
-"""Files of a part in these tests, but for the one that pushes parts as large as those of users."""
+"""Files of a part in these tests; slow is one that pushes parts as large as those of users."""
 
 SHARDS = 2 * PART + 1
 """So that there are three parts."""
@@ -40,9 +40,9 @@ def large(tmp_path_factory):
     return release_of(SHARDS, tmp_path_factory.mktemp("large"))
 
 
-def with_small_parts(patch):
+def with_small_parts(patch, part=PART):
     for module in ("builders.hub.pull_request", "hf_scripts.publish.commit"):
-        patch.setattr(f"{module}.PART", PART)
+        patch.setattr(f"{module}.PART", part)
 
 
 @pytest.fixture
@@ -60,9 +60,10 @@ def on_main(hub):
     return [commit.title for commit in hub.commits(REPO)]
 
 
-def test_it_becomes_visible_at_once(push, hub, api, tmp_path):
+@pytest.mark.parametrize("part", [PART, pytest.param(pull_request.PART, marks=pytest.mark.slow)])
+def test_it_becomes_visible_at_once(push, hub, api, tmp_path, monkeypatch, part):
     """Main has nothing of it while parts arrive, then all of it in one commit that has the tag."""
-    part = pull_request.PART
+    with_small_parts(monkeypatch, part)
     shards, seen = 2 * part + 1, []
     release_of(shards, tmp_path)
     for step, times in (("commit", 3), ("merge_pull_request", 1)):

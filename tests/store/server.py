@@ -51,11 +51,8 @@ class Store:
 
     def put(self, bucket, files):
         """Give objects to moto itself: by HTTP a thousand take seconds, and nothing is learned from it."""
-        from moto.s3.models import s3_backends
-
-        backend = s3_backends["123456789012"]["aws"]  # the account that moto takes everybody for
         for key, content in files.items():
-            backend.put_object(bucket, key, content)
+            _backend().put_object(bucket, key, content)
 
     def upload(self, folder):
         """Put all files below a folder into a new bucket, and return their folder's address there."""
@@ -65,9 +62,16 @@ class Store:
         return f"s3://{bucket}/the copy"
 
     def files(self, folder):
-        """The bytes of all objects below `BUCKET/PREFIX`, by their names from there."""
-        names = sorted(self.client.find(folder))
-        return {name.removeprefix(f"{folder}/"): self.client.cat_file(name) for name in names}
+        """The bytes of all objects below `BUCKET/PREFIX`, by their names from there, as moto itself has them."""
+        bucket, _, prefix = f"{folder}/".partition("/")
+        keys = sorted(_backend().get_bucket(bucket).keys.items())
+        return {name.removeprefix(prefix): key.value for name, key in keys if name.startswith(prefix)}
+
+    def copy(self, address):
+        """Copy a folder, given by its address, into a new bucket, and return its address there."""
+        bucket = self.bucket()
+        self.put(bucket, {f"copy/{name}": data for name, data in self.files(address.removeprefix("s3://")).items()})
+        return f"s3://{bucket}/copy"
 
     def uploads(self, bucket):
         """The keys of multipart uploads that are neither complete nor given up."""
@@ -75,13 +79,23 @@ class Store:
         return [upload["Key"] for upload in listing.get("Uploads", [])]
 
 
+def _backend():
+    from moto.s3.models import s3_backends
+
+    return s3_backends["123456789012"]["aws"]  # the account that moto takes everybody for
+
+
 @contextlib.contextmanager
 def running():
     """A store on a free port, until the block ends."""
+    from moto import backends
     from moto.server import ThreadedMotoServer
     from werkzeug.serving import WSGIRequestHandler
 
     WSGIRequestHandler.disable_nagle_algorithm = True  # as in `tests.store.proxy`
+    # moto lists the folders of its package twice a request, which is half of the time that it takes for one.
+    listed = tuple(backends.list_of_moto_modules())
+    backends.list_of_moto_modules = lambda: listed
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

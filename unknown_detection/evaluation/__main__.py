@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from builders.errors import BuildError
-from unknown_detection.evaluation.errors import AGAIN, EXTRA, EvaluationError, EvaluationWarning, not_installed_message
+from unknown_detection.evaluation.errors import EXTRA, EvaluationError, EvaluationWarning, not_installed_message
 from unknown_detection.help import HelpGroup
 from unknown_detection.terminal.command_line import run_command_line
 from unknown_detection.terminal.progress import log
@@ -24,10 +24,6 @@ COMMANDS = {
     "run": "Extract, score and report, in one go.",
     "report": "Compute a paper's figures from scores: tables, plots, a summary.",
 }
-
-
-_AGAIN = "--release, --model and --weights (or --pretrained)"
-"""What runs the model again, on the command line."""
 
 
 def with_flags(message: str, parameters: Sequence[click.Parameter]) -> str:
@@ -48,7 +44,7 @@ def with_flags(message: str, parameters: Sequence[click.Parameter]) -> str:
 
     said, newline, raised = message.partition("\n")
     named = r" raised .*?\. Mend it|\b(?P<name>[a-z_]+)=(?P<value>\w*)"
-    return re.sub(named, flag, said.replace(AGAIN, _AGAIN)) + newline + raised
+    return re.sub(named, flag, said) + newline + raised
 
 
 class _Commands(HelpGroup):

@@ -85,9 +85,6 @@ def first_line(error: Exception) -> str:
     return line if line.endswith("...") else line.removesuffix(".")  # dots of a shortened one stay
 
 
-AGAIN = "the features that extract returned, or runner="
-"""What runs the model again, in Python; the command line says its flags in place of this."""
-
 EXTRA = ("matplotlib", "safetensors", "sklearn", "timm", "torch", "torchvision")
 """Modules that the extra installs."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,11 +19,11 @@ import numpy as np
 import pandas as pd
 
 from unknown_detection.evaluation import frame
-from unknown_detection.evaluation.errors import EvaluationError, require_known
+from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning, require_known
 from unknown_detection.evaluation.metrics.bootstrap import require_samples, resampled, row_counts
 from unknown_detection.evaluation.metrics.metrics import USUAL, Floats, Metric, find_metrics
 from unknown_detection.evaluation.releases import Release, load
-from unknown_detection.evaluation.runs import ScoredRun, join_runs
+from unknown_detection.evaluation.runs import ScoredRun, join_runs, unequal_sets
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 from unknown_detection.words import first_few
 
@@ -85,6 +86,8 @@ def evaluate(
     chosen = {columns.get(of.name, of.name): of for of in find_metrics([*USUAL] if metrics is None else metrics)}
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits)
+    for sentence in unequal_sets(runs):
+        warnings.warn(sentence, EvaluationWarning, stacklevel=2)
     require_known("config with scores", configs, {config for run in runs for config in run.about.configs})
     if against:
         require_known("detector with scores", [against], {name for run in runs for name in run.rows})

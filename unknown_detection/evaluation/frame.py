@@ -6,7 +6,8 @@ A joined frame has the columns of `Release.index` and `score` (higher = more unk
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,17 +64,35 @@ def known_rows(frame: pd.DataFrame, split: str = TEST) -> pd.DataFrame:
     return selected
 
 
+def unknown_by_role(frame: pd.DataFrame, roles: Iterable[str]) -> dict[str, dict[str, pd.DataFrame]]:
+    """Divide the unknown rows of some roles by role and split, without splits for fitting and tuning.
+
+    A split with rows of several of the roles is named with each, as in `test, near_ood`.
+    """
+    judged = frame[~frame["split"].isin(FIT_AND_TUNE_SPLITS)]
+    splits = {role: by_split(judged[judged["role"] == role]) for role in roles}
+    counts = Counter(name for of_role in splits.values() for name in of_role)
+    return {
+        role: {name if counts[name] == 1 else f"{name}, {role}": rows for name, rows in of_role.items()}
+        for role, of_role in splits.items()
+    }
+
+
 def unknown_splits(frame: pd.DataFrame, roles: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Return the rows of some roles by split, sorted by role and name; `EvaluationError` if there are none."""
-    splits: dict[str, pd.DataFrame] = {}
-    for role in roles:
-        splits |= by_split(frame[frame["role"] == role])
+    """Return the rows of some roles by split, as `unknown_by_role` does; `EvaluationError` if there are none."""
+    splits = {name: rows for of_role in unknown_by_role(frame, roles).values() for name, rows in of_role.items()}
     if not splits:
         raise EvaluationError(
             f"{' and '.join(names(frame, 'config'))} has no rows of the role {' or '.join(roles)} (found: "
             f"{', '.join(names(frame, 'role'))}). Score a split of unknowns, too, or choose another protocol."
         )
     return splits
+
+
+def evaluated_splits(frame: pd.DataFrame) -> set[tuple[str, str]]:
+    """Return config and split of the unknown rows that are not for fitting and tuning."""
+    judged = frame[~frame["known"] & ~frame["split"].isin(FIT_AND_TUNE_SPLITS)]
+    return {*judged.groupby(["config", "split"], observed=True).groups}
 
 
 def beside(known: pd.DataFrame, *unknown: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:

@@ -26,7 +26,7 @@ from builders.release.layout import shard_path
 from builders.release.manifest import MOST_BYTES, parse
 from builders.release.schema import ROLES
 from builders.storage.files import read_regular
-from unknown_detection.evaluation.duplicates import PAIRS, paired_ids, read_pairs
+from unknown_detection.evaluation.duplicates import PAIRS, paired_ids
 from unknown_detection.evaluation.errors import (
     BuildError,
     EvaluationError,
@@ -166,14 +166,14 @@ class Release:
         return SplitImages(self.rows(config, split), shards, key, self.name)
 
     def duplicates(self) -> pa.Table | None:
-        """Load the table of duplicate pairs, with the columns `PAIR_COLUMNS`; None if the release has none.
+        """Load the table of duplicate pairs, see `builders.release.duplicates.Pair`; None if the release has none.
 
         Raises:
             EvaluationError: the table cannot be read, or differs from the manifest's digest.
         """
         listed = self.manifest.duplicates
         if self._duplicates is None and listed is not None:
-            self._duplicates = read_pairs(self._file(PAIRS), listed.sha256, self.name)
+            self._duplicates = read_listed(self._file(PAIRS), listed.sha256, f"{PAIRS} of {self.name}")
         return self._duplicates
 
     def doubtful_duplicates(self, configs: Iterable[str]) -> dict[str, tuple[int, int]]:
@@ -253,8 +253,6 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
     with evaluation_errors():
         root = folder_or_repository(f"./{where}" if is_path and not Path(where).is_absolute() else where, revision)
     if isinstance(root, Path):
-        if not root.is_dir():
-            raise EvaluationError(f"{where} is a file. Give the folder of a release, which has a manifest.json.")
         if revision is not None:
             raise EvaluationError(
                 f"revision= applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "

@@ -5,7 +5,6 @@ Tested by `tests/evaluation/test_steps.py` and `tests/evaluation/report/test_rep
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import re
@@ -44,14 +43,12 @@ class ScoredRun:
         variant: the training method, by default the model; empty if neither is known.
         about: what the scores say of themselves.
         rows: the joined frame of each detector.
-        sha256: that of the file; empty in memory.
     """
 
     path: Path
     variant: str
     about: Provenance
     rows: Mapping[str, pd.DataFrame]
-    sha256: str
 
     @property
     def name(self) -> str:
@@ -121,6 +118,7 @@ def join_runs(
                 stated = None
             scored = release.choose(stated.splits) if stated and stated.splits else []
             scored = keys or scored or ([] if stated else _splits_of_ids(release, table["id"]))
+            _require_known_rows(release, scored, where)
             configs = stated.configs if stated else tuple(dict.fromkeys(config for config, _ in scored))
             if configs not in indexes:
                 indexes[configs] = release.index(configs)
@@ -138,8 +136,7 @@ def join_runs(
                 )
             else:
                 about = Provenance(release.digest, configs, "", "", seed, {}, {})  # type: ignore[arg-type]
-            digest = hashlib.sha256(path.read_bytes()).hexdigest() if in_file else ""
-            runs.append(ScoredRun(path, variant or "", about, rows, digest))
+            runs.append(ScoredRun(path, variant or "", about, rows))
             progress.update(1)
     runs = _told_apart(runs)
     variants: dict[str, str] = {}
@@ -178,6 +175,33 @@ def _told_apart(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
         told(run, place) if run.variant and run.variant == run.about.model and run.variant in several else run
         for run, place in zip(runs, places, strict=True)
     ]
+
+
+def unequal_sets(runs: Sequence[ScoredRun]) -> list[str]:
+    """List in sentences the runs that lack splits of a config which other runs have: their means are over fewer."""
+    parts = [frame.evaluated_splits(run.of_configs(run.about.configs)) for run in runs]
+    sentences = []
+    for run, splits in zip(runs, parts, strict=True):
+        configs = {config for config, _ in splits}
+        lacking = {key for of in parts for key in of if key[0] in configs} - splits
+        if lacking:
+            sentences.append(
+                f"{run.name} has no scores of {first_few(sorted(map('/'.join, lacking)))}, which other runs have: its "
+                "means are over fewer sets, and are not to be compared or averaged with theirs"
+            )
+    return sentences
+
+
+def _require_known_rows(release: Release, keys: Sequence[Key], where: str) -> None:
+    """Refuse unknown splits without the `test` of their config, which would be compared with that of another one."""
+    having = {config for config, split in keys if split == frame.TEST}
+    for config, split in keys:
+        own = config in having or frame.TEST not in release.splits(config)
+        if having and not own and split not in FIT_AND_TUNE_SPLITS:
+            raise EvaluationError(
+                f"{where} is to be evaluated on {config}/{split} without {config}/{frame.TEST}, with whose known rows "
+                "it is compared. Score that split, too, and name it among those to evaluate."
+            )
 
 
 def _misfit(stated: Provenance, scores: pa.Table, release: Release) -> str:

@@ -6,7 +6,7 @@ Tested by `tests/evaluation/test_several.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,30 +15,20 @@ CODE_TOLERANCE = 1e-3
 move features by less than 1e-5 of a column's largest value (`extract`), and other code by far more; ours."""
 
 
-class Told(Protocol):
-    """What is recorded of a model with its features and scores: the digest of its weights, and logits of fixed inputs.
-
-    `probed` is empty where it was not recorded.
-    """
-
-    @property
-    def model_digest(self) -> str: ...  # noqa: D102
-
-    @property
-    def probed(self) -> tuple[float, ...]: ...  # noqa: D102
-
-
 def same_logits(first: Sequence[float], second: Sequence[float]) -> bool:
     """Return whether the logits of two runs are equal up to rounding."""
     allowed = CODE_TOLERANCE * float(np.ptp(second))
     return len(first) == len(second) and np.allclose(first, second, rtol=CODE_TOLERANCE / 100, atol=allowed)
 
 
-def same_code(first: Told, second: Told) -> bool:
-    """Return whether two models of the same weights have logits in common, as far as they are recorded."""
+def same_code(first: Any, second: Any) -> bool:
+    """Return whether two models of the same weights have logits in common, as far as they are recorded.
+
+    Models are told of by what was recorded with features or scores, an `Identity` or a `Provenance`.
+    """
     return not first.probed or not second.probed or same_logits(second.probed, first.probed)
 
 
-def same_model(first: Told, second: Told) -> bool:
+def same_model(first: Any, second: Any) -> bool:
     """Return whether two models have the same weights, preprocessing and logits."""
     return first.model_digest == second.model_digest and same_code(first, second)

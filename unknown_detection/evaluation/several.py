@@ -1,7 +1,4 @@
-"""Runs several models one after another: what each is called, which scores are there, and which models failed.
-
-Tested by `tests/evaluation/test_several.py`.
-"""
+"""Runs several models one after another: what each is called, which scores are there, and which models failed."""
 
 from __future__ import annotations
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 
 import click
 
 from unknown_detection.commands import as_started
 from unknown_detection.help import usage_error
-from unknown_detection.starting import collect_garbage
+from unknown_detection.starting import STARTED
 from unknown_detection.terminal.interrupts import run_stoppable
 from unknown_detection.terminal.shortages import shortage
 from unknown_detection.words import printable
@@ -18,7 +19,9 @@ def run_command_line(
     command: click.Command, argv: Sequence[str] | None, errors: tuple[type[Exception], ...], *, stopped: str
 ) -> int:
     """Run a command line and return its exit code: 2 for an error that the user can fix, 130 after Ctrl-C."""
-    collect_garbage()
+    if STARTED:
+        gc.freeze()  # what the command has imported is no garbage, and is not looked through again
+        gc.enable()
     return run_stoppable(lambda: _run(command, argv, errors), stopped)
 
 

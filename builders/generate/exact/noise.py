@@ -24,9 +24,13 @@ def gaussian_noise(row_id: str) -> Image.Image:
     every version (NEP 19). The seed follows from the row's id, so that images do not depend on each other. Values
     become 8-bit by `rint(255 * x)`.
     """
+    return Image.fromarray(_pixels(row_id))
+
+
+def _pixels(row_id: str) -> npt.NDArray[np.uint8]:
     noise = np.random.RandomState(seed_words(row_id)).normal(_MEAN, _DEVIATION, (SIDE, SIDE, 3))
     pixels: npt.NDArray[np.uint8] = np.rint(255 * np.clip(noise, 0, 1)).astype(np.uint8)
-    return Image.fromarray(pixels)
+    return pixels
 
 
 def seed_words(row_id: str) -> npt.NDArray[np.uint32]:
@@ -35,7 +39,7 @@ def seed_words(row_id: str) -> npt.NDArray[np.uint32]:
 
 
 def _noise(image: SourceImage) -> Generated:
-    return Generated(np.asarray(gaussian_noise(image.id)))
+    return Generated(_pixels(image.id))
 
 
 GAUSSIAN_NOISE = Generator(

@@ -24,7 +24,7 @@ from builders.sources.datasets.cifar100 import CITATION, LICENCE
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import cifar, parquet
 from builders.sources.readers.arrays import mirrored, position_ids
-from builders.sources.readers.folders import child_names, class_column, escape_name, relative
+from builders.sources.readers.folders import child_names, escape_name, relative
 from taxonomy import tables
 
 _TITLE = "CIFAR-10"
@@ -134,7 +134,8 @@ def _class_folders(home: Home) -> PartitionIndex | None:
     paths = [f"{inside}/{name}/{escape_name(file)}" for name, of in files.items() for file in of]
     order = np.argsort(joined)
     table = partition_table(
-        class_column(_CLASSES, codes[order]),
+        _CLASSES,
+        codes[order],
         position_ids(home.partition, joined[order]),
         pa.array(paths, pa.string()).take(pa.array(order)),
     )

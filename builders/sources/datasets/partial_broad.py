@@ -24,7 +24,7 @@ from builders.sources.base import CopyLayout, Expected, Home, Licence, Partition
 from builders.sources.datasets.imagenet import classes
 from builders.sources.obtain import Mirror, Obtain
 from builders.sources.readers import parquet, parquet_files
-from builders.sources.readers.folders import class_column, relative
+from builders.sources.readers.folders import relative
 
 _TITLE = "PartialBROAD"
 ADVERSARIAL = (
@@ -69,7 +69,8 @@ def _shard(root: Path, path: Path, *, ciphers: bool) -> pa.Table:
     none = pa.repeat(pa.scalar("", pa.string()), len(shard.labels))
     originals, hashes = _originals(shard) if ciphers else (none, none)
     return partition_table(
-        class_column(tuple(classes()), shard.labels.to_numpy()),
+        tuple(classes()),
+        shard.labels.to_numpy(),
         none,
         pa.repeat(pa.scalar(relative(path, root), pa.string()), len(none)),
         pa.array(np.arange(len(none), dtype=np.int64)),

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.sources.base import RGB32_BYTES, Home, PartitionIndex, partition_table
 from builders.sources.readers import parquet_files
-from builders.sources.readers.folders import class_column, relative
+from builders.sources.readers.folders import relative
 
 Int64 = npt.NDArray[np.int64]
 
@@ -33,7 +33,8 @@ def position_table(home: Home, codes: Int64, file: Path, *, first: int = 0, size
     """
     rows = np.arange(len(codes), dtype=np.int64)
     return partition_table(
-        class_column(tuple(home.source.classes()), codes),
+        tuple(home.source.classes()),
+        codes,
         position_ids(home.partition, rows + first),
         pa.repeat(pa.scalar(relative(file, home.root), pa.string()), len(codes)),
         pa.array(rows),

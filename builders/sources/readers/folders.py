@@ -13,12 +13,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.storage.folders import is_readable, names_in, names_in_each
+from builders.storage.folders import is_readable, names_in
 from unknown_detection.names import folded
 from unknown_detection.words import printable
 
@@ -29,14 +28,8 @@ def child_names(folder: Path) -> list[str]:
     Raises:
         BuildError: it cannot be listed, for instance because it is a file.
     """
-    with _listing(folder):
+    with listing(folder):
         return names_in(folder)
-
-
-def children_of_each(folders: Sequence[Path], root: Path) -> Iterator[list[str]]:
-    """Yield the sorted names in each of several folders, as `child_names`; all are below the root."""
-    with _listing(root):
-        yield from names_in_each(folders)
 
 
 def is_hidden(name: str) -> bool:
@@ -45,7 +38,8 @@ def is_hidden(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def _listing(folder: object) -> Iterator[None]:
+def listing(folder: Path) -> Iterator[None]:
+    """Turn what the system refuses while a folder, or one below it, is listed into a `BuildError`."""
     try:
         yield
     except OSError as error:
@@ -116,8 +110,3 @@ def by_spelling(classes: Mapping[str, str]) -> Callable[[str], str | None]:
 
     spellings = {plain(text): class_id for class_id, name in classes.items() for text in (class_id, name)}
     return lambda text: spellings.get(plain(text))
-
-
-def class_column(class_ids: Sequence[str], codes: np.ndarray) -> pa.DictionaryArray:
-    """Return the column `class_id`, given each row's position in a list of class ids."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(class_ids, pa.string()))

@@ -20,7 +20,7 @@ from builders.errors import BuildError, one_line
 from builders.sources.base import CopyLayout, Home, OtherDataError, PartitionIndex, Stray, partition_table
 from builders.sources.obtain import OwnerFile
 from builders.sources.readers import parquet, parquet_files, trees
-from builders.sources.readers.folders import child_names, class_column, escape_name, relative
+from builders.sources.readers.folders import child_names, escape_name, relative
 from builders.sources.readers.parquet import ADVICE, Shard
 from builders.sources.readers.trees import Tars, Tree
 from unknown_detection.words import more
@@ -157,7 +157,7 @@ class ImageNames(abc.ABC):
         files, offsets, sizes = (tree.column(name) for name in ("file", "offset", "size"))
         # In most layouts the id is the path; then both columns share one array.
         files = ids if ids.equals(files) else files
-        table = partition_table(class_column(names, codes), ids, files, offsets, sizes, own)
+        table = partition_table(names, codes, ids, files, offsets, sizes, own)
         strays = self.strays(tree.strays(lambda name: self.reason(tree, name)))
         return PartitionIndex(tree.home.partition, tree.description, tree.how, table, strays, **fields)
 

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from builders.sources.base import Container, Home, Stray
 from builders.sources.formats.tar_headers import File
 from builders.sources.readers import tars, zips
-from builders.sources.readers.folders import children_of_each, escape_name, relative, text_array
-from builders.storage.folders import files_below
+from builders.sources.readers.folders import escape_name, listing, relative, text_array
+from builders.storage.folders import files_below, names_in_each
 
 _AGAIN = "_again"
 
@@ -111,9 +111,10 @@ def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Arra
 
 def in_folders(home: Home, place: Path, folders: Sequence[str] = ("",), description: str = "image files") -> Tree:
     """List folders below an existing place, given by their paths; an empty path is the place itself."""
-    listed = children_of_each([place / folder if folder else place for folder in folders], home.root)
     inside = (f"{folder}/" if folder else "" for folder in folders)
-    return _of_files(home, place, zip(inside, listed, strict=True), description)
+    with listing(home.root):
+        listed = names_in_each([place / folder if folder else place for folder in folders])
+        return _of_files(home, place, zip(inside, listed, strict=True), description)
 
 
 def in_depth(home: Home, place: Path) -> Tree:

@@ -1,16 +1,18 @@
 """What an audit leaves in a release: listed files, a whole release, and no picture of images that is published."""
 
+import shutil
+
 import pytest
 from filelock import FileLock
 from PIL import Image
 
 from builders.audit.record import picture_format
+from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.commands.audit import main
 from builders.release.layout import Layout, shows_images
 from builders.release.manifest import read_manifest
 from hf_scripts import card, verify
-from tests.builders.conftest import files_of
-from tests.builders.trees import linked
+from tests.builders.conftest import build_demo, files_of
 from tests.hf_scripts.samples import make_release
 from tests.sentences import assert_sentence
 
@@ -41,8 +43,10 @@ def everything(root):
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_all_audits_of_the_demo_are_listed_and_leave_it_whole(cifar_release, tmp_path, capsys):
-    root = linked(cifar_release, tmp_path / "release", ".state")
+def test_all_audits_of_the_demo_are_listed_and_leave_it_whole(demo, tmp_path, capsys):
+    root = tmp_path / "release"
+    build_demo(demo, root, benchmark=CIFAR, splits=("cifar/test", "cifar/near_ood", "cifar-train/train"))
+    shutil.rmtree(root / ".state")
     before = files_of(root)
     for audit in AUDITS:
         assert run(root, audit, "--dry-run") == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.broad_benchmark import BENCHMARK, main
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.commands.build import choose_splits
 from builders.commands.demo_build import demo_models, with_demo_models
 from tests.sentences import assert_sentence

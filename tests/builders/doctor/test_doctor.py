@@ -149,7 +149,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_copy_is_named_rightly_by_an_index(demo, index, tmp_path, name, capsys):
+def test_a_planted_copy_is_named_rightly_by_an_index(demo, index, tmp_path, name):
     plant, kinds = PLANTED[name]
     root = linked(demo["dtd"], tmp_path / "copy")
     plant(root)
@@ -160,6 +160,12 @@ def test_a_planted_copy_is_named_rightly_by_an_index(demo, index, tmp_path, name
     named = [each["id"] for each in found["differences"]]
     assert all("blotchy" in each or "braided_0168" in each for each in named)
     assert digests(root) == before, "nothing is written into the copy"
+
+
+def test_the_command_ends_with_the_sentence_and_exit_code_1(demo, index, tmp_path, capsys):
+    root = linked(demo["dtd"], tmp_path / "copy")
+    together(added, cut)(root)
+    found = ud.doctor(root, against=str(index("dtd")))
     assert main([str(root), "--against", str(index("dtd")), "--workers", "1"]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == found["sentence"]
 
@@ -205,7 +211,7 @@ _QUICK = 3
 def sound_copies():
     for key, convert in SOUND:
         marks = () if convert in LAYOUTS[key][-_QUICK:] and key != "imagenet" else (pytest.mark.slow,)
-        quick = key == "imagenet" and convert.__name__ in ("imagenet_kaggle", "imagenet_parquet")
+        quick = convert.__name__ == "imagenet_parquet"
         yield pytest.param(key, convert, marks=() if quick else marks, id=f"{key}-{convert.__name__}")
 
 
@@ -218,9 +224,14 @@ def test_a_sound_copy_in_another_layout_is_complete(demo, index, tmp_path, key, 
     assert found["sentence"].startswith(f"complete: every one of {images:,} images of {SOURCES[key].title}")
 
 
+LEFT_OUT = {"imagenet_c": ("[2-5]", "[c-mo-z]*"), "places365": ("[b-z]",), "sun397": ("[b-z]",)}
+"""Names of most folders of the demos that have hundreds, since each of them is tried as a copy of every source."""
+
+
 @pytest.mark.parametrize("key", SOURCES)
-def test_the_demo_of_each_source_is_recognised(demo, key):
-    (copy, *_) = recognise(demo[key]).copies
+def test_the_demo_of_each_source_is_recognised(demo, key, tmp_path):
+    root = linked(demo[key], tmp_path / "copy", *LEFT_OUT[key]) if key in LEFT_OUT else demo[key]
+    (copy, *_) = recognise(root).copies
     assert copy.source is not None
     assert copy.source.key == key
     assert {partition.name for partition in copy.partitions} == set(SOURCES[key].expected())
@@ -329,11 +340,10 @@ def test_quick_takes_what_only_all_bytes_show_for_equal(demo, index, tmp_path):
 
 
 def test_what_is_broken_in_the_owners_archive_is_a_note(demo, tmp_path):
-    root = linked(demo["sun397"], tmp_path / "copy")
-    name = "c/church/outdoor/sun_bhenjvsvrtumjuri.jpg"
-    (folder,) = (path for path in root.rglob("outdoor") if path.parent.name == "church")
-    tree(folder, {name.rpartition("/")[2]: b"\xff\xd8 badly encoded"})
-    found = ud.doctor(root)
+    root, name = tmp_path / "copy" / "SUN397", "c/church/outdoor/sun_bhenjvsvrtumjuri.jpg"
+    linked(demo["sun397"] / "SUN397/c/church", root / "c/church")
+    tree(root, {name: b"\xff\xd8 badly encoded"})
+    found = ud.doctor(root.parent)
     assert not any("bhenjvsvrtumjuri" in each["id"] for each in found["differences"])
     assert f"1 image known to be broken in the owner's archive: sun397/{name}" in found["notes"]
 

@@ -121,7 +121,8 @@ def test_kaggles_layout_is_a_note(tmp_path):
 
 def test_images_that_tfds_saved_again_are_told(demo, tmp_path):
     """Of `n01739381_1309` everybody knows that it has four channels in the owner's archive."""
-    root = linked(demo["imagenet"], tmp_path / "copy")
+    root = tmp_path / "copy"
+    linked(demo["imagenet"] / "train" / "n01739381", root / "train" / "n01739381")
     data = {mode: io.BytesIO() for mode in ("RGB", "CMYK")}
     for mode, file in data.items():
         Image.new(mode, (40, 30)).save(file, "JPEG")

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import socket
 import tarfile
 
@@ -23,11 +24,19 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-@pytest.fixture
-def index(demo, tmp_path):
-    path = tmp_path / "dtd.parquet"
-    doctor([str(demo["dtd"]), "--write-index", str(path), "--workers", "1", "--json"])
+@pytest.fixture(scope="module")
+def whole_index(demo, tmp_path_factory):
+    path = tmp_path_factory.mktemp("index") / "dtd.parquet"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(path.parent / "cache"))
+        doctor([str(demo["dtd"]), "--write-index", str(path), "--workers", "1", "--json"])
     return path
+
+
+@pytest.fixture
+def index(whole_index, tmp_path):
+    """An index of the demo, for one test alone."""
+    return shutil.copy(whole_index, tmp_path / whole_index.name)
 
 
 def named(found, name):

@@ -115,13 +115,17 @@ def test_what_the_check_decodes_the_shards_do_not(folders, decoded, tmp_path, en
     (copy / f"near/40.{ending}").write_bytes(whole)
 
 
-def test_a_killed_build_that_goes_on_decodes_nothing_twice(folders, decoded, tmp_path):
-    """Killed before each of some renames: a finished shard has its pixels, which are of its rows."""
-    build(folders, tmp_path / "whole")
+@pytest.mark.parametrize("flags", [(), ("--limit-per-class=100",)])
+def test_a_killed_build_that_goes_on_decodes_nothing_twice(folders, decoded, tmp_path, flags):
+    """Killed before each of some renames: a finished shard has its pixels, which are of its rows.
+
+    Without a limit the check has decoded all images before the first of these renames.
+    """
+    build(folders, tmp_path / "whole", *flags)
     pictures, complete = len(decoded) - ROWS, files_of(tmp_path / "whole")
     out = tmp_path / "out"
     points = (4, 8, 11, 14, 17, 20, 23)
-    watched = watched_at_renames(points, out, BUILD, *arguments(folders, out))
+    watched = watched_at_renames(points, out, BUILD, *arguments(folders, out, *flags))
     manifest = read_manifest(tmp_path / "whole")
     rows = {key: entry.rows for key, entry in manifest.by_key().items()}
     left = []
@@ -130,11 +134,28 @@ def test_a_killed_build_that_goes_on_decodes_nothing_twice(folders, decoded, tmp
         finished = {key for key in rows if Layout(out).shard(".state/parts", key, 0, 1).exists()}
         left.append(sum(rows[key] for key in rows if key not in finished))
         decoded.clear()
-        build(folders, out)
-        again = len(decoded) - left[-1]
+        build(folders, out, *flags)
+        again = len(decoded) - (left[-1] if flags else 0)
         assert again in (0, pictures), point
         assert files_of(out) == complete
     assert left[0] == ROWS and 0 in left and len(set(left)) > 3
+
+
+def test_a_build_that_takes_some_images_decodes_these_alone(folders, decoded, tmp_path):
+    """The check decodes ahead only what is surely compared: not for a limit, not for chosen splits, not without a
+    split to compare with."""
+    only_test = tmp_path / "images/test"
+    shutil.copytree(folders / "known", only_test)
+    divided = [f"--in-distribution={only_test.parent}", f"--unknown=near={folders / 'near'}", "--workers=1", "--quiet"]
+    build(folders, tmp_path / "limited", "--limit-per-class=2")
+    rows = sum(entry.rows for entry in read_manifest(tmp_path / "limited").by_key().values())
+    assert len(decoded) == rows < ROWS
+    decoded.clear()
+    build(folders, tmp_path / "chosen", "--splits=folder/near_ood")
+    assert len(decoded) == 8
+    decoded.clear()
+    assert folder_benchmark.main([*divided, f"--out={tmp_path / 'divided'}"]) == 0
+    assert decoded == []
 
 
 def test_what_is_kept_is_what_the_shards_have(folders, tmp_path):

@@ -42,7 +42,9 @@ def rows_in_near_pairs(images, count):
     return len(np.unique(pairs.queries[pairs.queries != pairs.references]))
 
 
-@pytest.mark.parametrize("kind", [drawn.digits, drawn.icons, drawn.textures, drawn.scans])
+@pytest.mark.parametrize(
+    "kind", [drawn.digits, drawn.icons, drawn.textures, pytest.param(drawn.scans, marks=pytest.mark.slow)]
+)
 def test_images_of_few_shapes_have_more_near_pairs_than_duplicates_explain(kind):
     near = rows_in_near_pairs(kind(160, np.random.default_rng(0)), 30)
     assert near >= 0.4 * 30 and are_too_many(near, 30)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.demo.images import encode_image
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.declare.benchmark import Benchmark
 from builders.declare.quotas import AllImages, Total
 from builders.declare.splits import AllClasses, Classes, Config, PaperCount, Split

@@ -10,6 +10,7 @@ from builders.commands.sources import main as sources
 from builders.storage.paths import as_path
 from tests.builders import cifar_layouts, layouts
 from tests.builders.conftest import build_demo, files_of
+from tests.builders.trees import linked
 from tests.conftest import made_once
 from tests.manifests import rows_in
 from tests.sentences import assert_sentence
@@ -58,19 +59,26 @@ def expected(copies, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def textures(store_server, demo):
-    """The address of DTD's class folders."""
-    return store_server.upload(demo["dtd"])
+def dtd(demo, tmp_path_factory):
+    """The first ten class folders of DTD: each image is a request, which takes ten milliseconds."""
+    root = tmp_path_factory.mktemp("few") / "dtd"
+    for folder in sorted(path for path in (demo["dtd"] / "images").iterdir() if path.is_dir())[:10]:
+        linked(folder, root / "images" / folder.name)
+    return root
 
 
 @pytest.fixture(scope="module")
-def expected_textures(demo, tmp_path_factory):
+def textures(store_server, dtd):
+    """Their address."""
+    return store_server.upload(dtd)
+
+
+@pytest.fixture(scope="module")
+def expected_textures(dtd, tmp_path_factory):
     """The files of the one split that is built of them, by the command line."""
-
-    def make(folder):
-        assert built(demo["dtd"], folder) == 0
-
-    return files_of(made_once(tmp_path_factory, "object-sources-textures", make))
+    root = tmp_path_factory.mktemp("textures") / "release"
+    assert built(dtd, root) == 0
+    return files_of(root)
 
 
 def built(dtd, out, *more):
@@ -110,8 +118,8 @@ def test_a_release_is_built_from_one_store_into_another(textures, expected_textu
     assert {name: data for name, data in objects.items() if not name.startswith(".state/")} == expected_textures
 
 
-def test_a_dry_run_reads_no_image(textures, demo, proxy, tmp_path, capsys):
-    assert built(demo["dtd"], tmp_path / "out", "--dry-run", "--json") == 0
+def test_a_dry_run_reads_no_image(textures, dtd, proxy, tmp_path, capsys):
+    assert built(dtd, tmp_path / "out", "--dry-run", "--json") == 0
     local = json.loads(capsys.readouterr().out)
     assert built(textures, tmp_path / "out", "--dry-run", "--json") == 0
     assert json.loads(capsys.readouterr().out) == local
@@ -120,10 +128,10 @@ def test_a_dry_run_reads_no_image(textures, demo, proxy, tmp_path, capsys):
 
 
 def test_refused_credentials_end_the_run_in_a_sentence_and_the_same_command_goes_on(
-    textures, expected_textures, demo, proxy, tmp_path, capsys
+    textures, expected_textures, dtd, proxy, tmp_path, capsys
 ):
     """Those of some images, since their requests arrive in any order; the first of them by name is named."""
-    names = sorted(path.relative_to(demo["dtd"]).as_posix() for path in demo["dtd"].rglob("*.jpg"))
+    names = sorted(path.relative_to(dtd).as_posix() for path in dtd.rglob("*.jpg"))
     refused = tuple(names[len(names) // 2 :])
     proxy.fault = lambda request: 403 if request.path.endswith(refused) else None
     assert built(textures, tmp_path / "out") == 2

@@ -139,9 +139,7 @@ def test_verify_reads_a_release_where_it_lies(stored, store, capsys, tmp_path):
     address, _ = stored
     assert verify.main([address, "--workers", "2"]) == 0
     assert f"{address} is whole: 3 splits, 520 rows, 9 files" in capsys.readouterr().out
-    copy = f"s3://{store.bucket()}/damaged"
-    client = store.client
-    client.copy(address.removeprefix("s3://") + "/", copy.removeprefix("s3://") + "/", recursive=True)
+    copy, client = store.copy(address), store.client
     data = client.cat_file(f"{copy[5:]}/data/cifar/test-00000-of-00001.parquet")
     client.pipe_file(f"{copy[5:]}/data/cifar/test-00000-of-00001.parquet", data[:-2000] + b"x" + data[-1999:])
     client.rm_file(f"{copy[5:]}/excluded/cifar.csv")
@@ -189,8 +187,7 @@ def test_reports_cards_audits_and_exports_read_it(stored, store, tmp_path, capsy
     flags = ["--format", "imagefolder", "--out", str(tmp_path / "images"), "--splits", "cifar/far_ood_svhn", "--quiet"]
     assert export.main([address, *flags]) == 0
     assert len(list((tmp_path / "images").rglob("*.png"))) == 200
-    copy = f"s3://{store.bucket()}/audited"
-    store.client.copy(address[5:] + "/", copy[5:] + "/", recursive=True)
+    copy = store.copy(address)
     capsys.readouterr()
     assert audit(["duplicates", copy, "--exact", "--workers", "1"]) == 0
     assert audit(["sheet", copy, "--splits", "cifar/test"]) == 0

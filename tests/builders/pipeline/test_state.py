@@ -7,7 +7,7 @@ import os
 import pyarrow as pa
 import pytest
 
-from builders.cli.request import BuildRequest
+from builders.cli.build_options import BuildRequest
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.build_plan import BuildPlan

@@ -100,7 +100,7 @@ def test_build_and_verify_agree_on_what_does_not_decode(error, monkeypatch):
         def __getattr__(self, name):
             raise error
 
-    data = jpeg()
+    data = encode_image(Image.new("RGB", (40, 30)), "PNG")
     monkeypatch.setattr(PIL.Image, "open", lambda *_, **__: Broken())
     with pytest.raises(images.UnreadableImageError):
         images.check_image(data, decode=True)
@@ -117,6 +117,51 @@ def test_build_and_verify_agree_on_what_does_not_decode(error, monkeypatch):
         decode=True,
     )
     assert any("datasets cannot decode the image" in line for line in problems.lines())
+
+
+def outcome(decode, data):
+    """The pixels of an image, or why it has none."""
+    try:
+        image = decode(data)
+        return image.mode, image.size, image.tobytes()
+    except images.DECODE_ERRORS as error:
+        return images.decode_reason(error)
+
+
+def opened(data):
+    """By Pillow alone, of images without EXIF."""
+    image = Image.open(io.BytesIO(data))
+    image.load()
+    return image
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "is_plain"),
+    [
+        ("RGB", {}, True),
+        ("RGB", {"subsampling": 0, "optimize": True}, True),
+        ("RGB", {"subsampling": 1, "quality": 30, "restart_marker_rows": 1}, True),
+        ("RGB", {"progressive": True}, True),
+        ("RGB", {"keep_rgb": True}, True),
+        ("RGB", {"icc_profile": bytes(200), "comment": b"of a test"}, True),
+        ("L", {}, True),
+        ("CMYK", {}, False),
+        ("RGB", {"exif": exif_of(Make="of a test")}, False),
+    ],
+)
+def test_a_plain_jpeg_is_given_to_the_decoder_at_once_and_has_the_pixels_of_others(
+    mode, options, is_plain, monkeypatch
+):
+    """As Pillow opens it, also where it is cut or damaged: 100 changes of a byte, and every end."""
+    data = encode_image(Image.open(io.BytesIO(jpeg((75, 53), seed=3))).convert(mode), "JPEG", **options)
+    random = np.random.default_rng(0)
+    damaged = [data[:stop] for stop in [*range(0, len(data), 397), *range(len(data) - 40, len(data))]]
+    for place, value in zip(random.integers(0, len(data), 100), random.integers(0, 256, 100), strict=True):
+        damaged.append(data[:place] + bytes([value]) + data[place + 1 :])
+    seen = [outcome(images.decode, some) for some in [data, *damaged]]
+    assert seen == [outcome(opened, some) for some in [data, *damaged]]
+    monkeypatch.setattr(Image, "open", lambda _: pytest.fail("opened"))
+    assert (images._plain_jpeg(data) is not None) == is_plain
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "1", "LA", "P"])

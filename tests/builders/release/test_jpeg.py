@@ -1,6 +1,7 @@
 """What can be seen of a JPEG without decoding it, on pieces of photographs."""
 
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -71,8 +72,15 @@ def test_the_header_says_where_things_are(form):
 
 
 def test_what_a_header_says_does_not_depend_on_the_image_before():
-    """Of images that begin alike up to the scan, or shorter or longer, whole and cut."""
+    """Of images that begin alike up to the scan or but for their size, or shorter or longer, whole and cut.
+
+    A frame header has a marker, two bytes of its length and one of its precision before height and width (B.2.2).
+    """
     data = [encoded(form) for form in FORMS]
+    for each in data[:4]:
+        frame = each.index(b"\xff\xc2" if each is data[2] else b"\xff\xc0") + 5
+        for sides in ((0, 9), (9, 0), (1, 1), (65_500, 65_500), (65_501, 1), (1, 65_501), (300, 4)):
+            data.append(overwritten(each, frame, struct.pack(">HH", *sides)))
     data += [overwritten(each, len(each) - 20, b"\0\0") for each in data] + [
         each[:n] for each in data for n in (3, 300)
     ]

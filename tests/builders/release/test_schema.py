@@ -13,34 +13,38 @@ from builders.release.schema import Column
 
 HERE = Path(__file__).parents[3]
 
-PLANNED = {
-    "builders/release/schema.py": (
+PLANNED = (
+    (
+        "builders/release/schema.py",
         '    "id": CommonColumn(',
         '    "partition": CommonColumn("part of that dataset"),\n',
     ),
-    "builders/plan/planner.py": (
+    (
+        "builders/plan/planner.py",
         '            "id": row_ids(split, source_ids),\n',
         '            "partition": index.take(["partition"], rows)["partition"],\n',
     ),
-}
-READ = {
-    "builders/release/schema.py": (
+)
+READ = (
+    (
+        "builders/release/schema.py",
         '    "stored": CommonColumn(',
         '    "length": CommonColumn("bytes", "int64", True),\n',
     ),
-    "builders/pipeline/shards.py": (
+    (
+        "builders/pipeline/shards.py",
         '        values["stored"] = pa.array(group.stored, pa.string())\n',
         '        values["length"] = pa.array(np.diff(group.offsets), pa.int64())\n',
     ),
-}
-"""A new column that is planned and one that is read: in each file the line before which one line is added."""
+)
+"""A new column that is planned and one that is read: its file, the line before which one is added, and that line."""
 
 
 def built_with(added, tmp_path):
     """Build a split of the demo with some lines added to a copy of the packages; returns the rows of its files."""
     for package in ("builders", "cards", "hf_scripts", "taxonomy", "unknown_detection"):
         shutil.copytree(HERE / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for file, (before, line) in added.items():
+    for file, before, line in added:
         text = (tmp_path / file).read_text(encoding="utf-8")
         assert text.count(before) == 1, file
         (tmp_path / file).write_text(text.replace(before, line + before), encoding="utf-8")
@@ -58,16 +62,12 @@ def built_with(added, tmp_path):
     return rows, (tmp_path / "out/README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("added", "name", "value"),
-    [(PLANNED, "partition", lambda row: "images"), (READ, "length", lambda row: len(row["image"]["bytes"]))],
-    ids=["planned", "read"],
-)
-def test_a_column_is_one_line_in_the_table_and_one_where_its_value_is_made(added, name, value, tmp_path):
+def test_a_column_is_one_line_in_the_table_and_one_where_its_value_is_made(tmp_path):
     """Files, index and card have it, and the release verifies."""
-    rows, card = built_with(added, tmp_path)
-    assert rows[name].to_pylist() == [value(row) for row in rows.to_pylist()]
-    assert f"`{name}`" in card
+    rows, card = built_with([*PLANNED, *READ], tmp_path)
+    for name, value in (("partition", lambda row: "images"), ("length", lambda row: len(row["image"]["bytes"]))):
+        assert rows[name].to_pylist() == [value(row) for row in rows.to_pylist()]
+        assert f"`{name}`" in card
 
 
 def test_a_column_of_a_config_is_called_like_no_column_of_the_tables_in_use_during_a_build():

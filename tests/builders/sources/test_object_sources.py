@@ -1,6 +1,7 @@
 """Sources in object storage, over HTTP: what is found there, and its images, are those of the same local copy."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from builders.errors import BuildError
@@ -8,7 +9,7 @@ from builders.sources.base import IN_PLACE
 from builders.sources.image_folder import find_images
 from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
-from builders.sources.sizes import estimated_bytes, look_up_sizes, sampled_sizes
+from builders.sources.sizes import estimated_bytes, file_sizes, sampled_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import Reader
 from builders.storage.paths import as_path
@@ -17,7 +18,7 @@ from tests.builders import broad_layouts, cifar_layouts, facets_layouts, layouts
 from tests.builders.trees import write_shards
 from tests.sentences import stops
 
-_READ = 40
+_READ = 16
 """Images of a source that are compared, evenly spread."""
 
 # One for each way to the bytes: class folders, loose files with a list beside them, a JSON of annotations, a database,
@@ -73,7 +74,7 @@ def images(index, rows):
     sizes = index.table["size"].take(rows).to_numpy().copy()
     names = index.table["file"].take(rows).combine_chunks()
     unknown = np.array([place for place, kind in enumerate(how) if kind == "file" and sizes[place] < 0], np.int64)
-    look_up_sizes(index, names, unknown, sizes, lambda _: None)
+    sizes[unknown] = file_sizes(index, names.take(pa.array(unknown)))
     in_place = [place for place, kind in enumerate(how) if kind in IN_PLACE]
     reads = [(str(index.root / files[place]), offsets[place], int(sizes[place])) for place in in_place]
     with Reader() as reader:

@@ -49,8 +49,8 @@ def test_rows_of_an_index_count_through_its_partitions(numbers, data):
     partitions = []
     for place, some in enumerate(numbers):
         ids = pa.array([f"{place}/{n}/{i}" for i, n in enumerate(some)], pa.string())
-        column = pa.DictionaryArray.from_arrays(pa.array([n % 3 for n in some], pa.int32()), pa.array(["a", "b", "c"]))
-        piece_table = partition_table(column, ids, ids, pa.array(some, pa.int64()), pa.array(some, pa.int64()))
+        codes, places = np.array(some, int) % 3, pa.array(some, pa.int64())
+        piece_table = partition_table(["a", "b", "c"], codes, ids, ids, places, places)
         partitions.append(PartitionIndex(f"p{place}", "made up", ("file", "span", "mat")[place], piece_table))
     index = SourceIndex(None, None, tuple(partitions))
     table = index.table

@@ -40,9 +40,9 @@ def test_parts_are_those_of_the_paper():
 @pytest.mark.parametrize("components", [1, 3, 10])
 def test_score_is_the_negated_log_density(components):
     detector = DETECTORS["ens_f"].clone(components=components).fit(FITTED)
-    mixture = detector.mixture
+    scaler, mixture = detector.mixture
     values = np.stack([TESTED.scores[part] for part in EnsF.base_methods], axis=1)
-    standard = (values - detector.mean) / detector.scale
+    standard = (values - scaler.mean_) / scaler.scale_
     density = sum(
         weight * stats.multivariate_normal(mean, covariance).pdf(standard)
         for weight, mean, covariance in zip(mixture.weights_, mixture.means_, mixture.covariances_, strict=True)
@@ -61,6 +61,20 @@ def test_one_component_is_the_gaussian_of_the_rows_classified_right():
     # Standardizing adds the logarithm of the deviations to every row; scikit-learn adds 1e-6 to every variance.
     difference = scores + gaussian.logpdf(tested)
     np.testing.assert_allclose(difference, -np.log(fitted.std(axis=0)).sum(), atol=1e-3)
+
+
+def test_scores_that_are_all_equal_tell_nothing():
+    """The density along them is one constant: those of rows differ by as much as without them."""
+
+    def constant(rows, value):
+        return dataclasses.replace(rows, scores={**rows.scores, "energy": np.full(len(rows), value)})
+
+    first, other = (
+        DETECTORS["ens_f"].clone(components=1).fit(constant(FITTED, value)).score(constant(TESTED, value))
+        for value in (0.0, 2.0)
+    )
+    np.testing.assert_allclose(first, other, rtol=1e-12)
+    assert len(np.unique(first)) == len(TESTED)
 
 
 def test_the_fit_is_repeatable_and_follows_its_seed():

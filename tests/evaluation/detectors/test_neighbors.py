@@ -58,12 +58,11 @@ def test_a_search_takes_the_device_that_it_is_given(monkeypatch):
     pytest.importorskip("torch", reason="searches in float32")
     monkeypatch.setattr(nearest, "WORTH", 0)
     detector = KNN(k=7).fit(FITTED)
-    with nearest.on_device("cuda:99"), pytest.raises(EvaluationError, match="torch cannot use cuda:99: "):
-        detector.score(TESTED)
+    for device in ("cuda:99", "gpu"):
+        with nearest.on_device(device), pytest.raises(EvaluationError, match=f"torch cannot use {device}: "):
+            detector.score(TESTED)
     with nearest.on_device("cpu"):
         detector.score(TESTED)
-    with pytest.raises(EvaluationError, match="'gpu' is no device"), nearest.on_device("gpu"):
-        pass
 
 
 def test_few_neighbours_of_many_rows_are_found_by_groups(library):
@@ -74,9 +73,9 @@ def test_few_neighbours_of_many_rows_are_found_by_groups(library):
         assert_scores(KNN(k=k), distances(fitted, TESTED)[:, k - 1], fitted=fitted)
 
 
-@pytest.mark.parametrize("scale", [1e-36, 1e37, 1e-100, 1e100])
-def test_lengths_that_float32_has_not_change_nothing(scale, library):
-    kind = np.float32 if scale in (1e-36, 1e37) else np.float64
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_lengths_change_nothing(scale, kind, library):
     fitted, tested = (
         dataclasses.replace(rows, penultimate=(rows.penultimate.astype(np.float64) * scale).astype(kind))
         for rows in (FITTED, TESTED)

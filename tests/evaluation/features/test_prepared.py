@@ -11,7 +11,7 @@ from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broa
 from tests.evaluation.extra import timm, torch
 from tests.evaluation.report.as_text import figures_of, page_of
 from tests.evaluation.small_models import of_seed
-from tests.sentences import assert_sentence
+from tests.sentences import assert_sentence, stops
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.runner import Runner, fill
@@ -114,37 +114,20 @@ def runner(weights, tmp_path):
     return Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5, workers=1)
 
 
-def test_batches_halve_when_memory_runs_out(runner, tmp_path, capsys):
-    """All rows of the split are computed again, and stored as those of the smaller batch size."""
-    runner.workers = None
-    sizes, counted = [], []
+def test_a_batch_that_the_memory_does_not_hold_is_refused_with_a_smaller_one(runner, tmp_path):
+    """Other errors of torch stay what they are."""
 
-    def compute(model, images, ids, limit=2):
-        sizes.append(len(images))
-        if len(images) > limit:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return {"input": images.flatten(1).numpy()}
+    def compute(model, images, ids):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
-    table, ids = RowTable(tmp_path / "table"), runner.release.rows(*SNOW)["id"]
-    fill(runner, compute, table, [SNOW], counted.append)
-    rows = len(runner.release.rows(*SNOW))
-    assert sizes == [5, 3] + [2] * -(-rows // 2)
-    assert sum(counted) == rows
-    (computed_in,) = table.environments(SPLIT, ids)
-    assert runner.batch_size == computed_in["batch_size"] == 2
-    complete = Runner(runner.release, runner.model, batch_size=2)
-    expected = RowTable(tmp_path / "expected")
-    fill(complete, lambda *given: compute(*given, limit=9), expected, [SNOW], lambda count: None)
-    assert np.array_equal(table.read(SPLIT, ids)["input"], expected.read(SPLIT, ids)["input"])
-    assert "going on with batches of 2" in capsys.readouterr().err
-    with pytest.raises(EvaluationError, match=r"cpu .* has no memory for 1 image with timm:"):
-        fill(runner, lambda *batch: compute(*batch, limit=0), RowTable(tmp_path / "none"), [SNOW], sizes.append)
+    with stops(EvaluationError, "5 images", "batch_size=2"):
+        fill(runner, compute, RowTable(tmp_path / "none"), [SNOW], lambda count: None)
 
     def fails(model, images, ids):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        fill(runner, fails, RowTable(tmp_path / "failed"), [SNOW], sizes.append)
+        fill(runner, fails, RowTable(tmp_path / "failed"), [SNOW], lambda count: None)
 
 
 def test_other_decoders_are_another_environment(runner, monkeypatch):

@@ -308,7 +308,7 @@ def test_what_a_node_lacks_or_has_otherwise_is_named(folder, executor, tmp_path,
             "unknown_detection.evaluation.features.extract.Opening",
             lambda release, model, digest, *options: Opening(release, model, "0" * 64, *options),
         )
-        with pytest.raises(EvaluationError, match=r"^The model .*:cnn on the node .* where the command runs 0{12}\."):
+        with pytest.raises(EvaluationError, match=r"^The model .*:cnn on the node .* where the command runs\."):
             extracted(folder, tmp_path / "other", executor)
 
     class FirstIsOther:

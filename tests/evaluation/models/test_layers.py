@@ -6,7 +6,7 @@ from tests.evaluation.extra import nn, timm, torch, torchvision
 from tests.evaluation.small_models import images_of, of_seed
 from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.layers import capture_outputs, check_head, find_layers
+from unknown_detection.evaluation.models.layers import LOGITS_TOLERANCE, capture_outputs, find_layers
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -18,7 +18,8 @@ def capture(model, images, declared=None):
         outputs.logits = model(images)
         head = model.get_submodule(layers.head)
         bias = 0 if head.bias is None else head.bias
-        check_head(outputs, head.weight.flatten(1), bias, "it")
+        of_head = outputs.penultimate @ head.weight.flatten(1).T + bias
+        assert (of_head - outputs.logits).abs().max() <= LOGITS_TOLERANCE * max(outputs.logits.abs().max(), 1)
     assert outputs.penultimate.shape == (len(images), head.weight[0].numel())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     return layers, outputs
@@ -154,17 +155,6 @@ def test_a_distilled_transformer_of_timm():
         assert same(outputs.penultimate, model.forward_features(images)[:, 1])
 
 
-def test_a_head_that_changes_later_is_refused():
-    """It was linear when it was looked at."""
-    model = Scaled(1.0).eval()
-    layers = find_layers(model, images_of(2), declared=None, name="it")
-    model.scale = 0.5
-    with torch.inference_mode(), capture_outputs(model, layers) as outputs:
-        outputs.logits = model(images_of(2))
-        with pytest.raises(EvaluationError, match=r"The logits of it differ by .* from its penultimate features"):
-            check_head(outputs, model.fc.weight, model.fc.bias, "it")
-
-
 def test_logits_without_a_layer_of_weights_come_with_the_last_block():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 6, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
     images = images_of(8)
@@ -196,19 +186,17 @@ class Listed(nn.Module):
 @pytest.mark.parametrize(
     ("model", "declared"),
     [
-        (nn.Flatten(), None),
         (nn.Conv2d(3, 3, 1), None),
         (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"]),
         (Listed(), ["stem", "unused"]),
     ],
-    ids=["no weights", "no logits", "no such block", "no block"],
+    ids=["no logits", "no such block", "no block"],
 )
 def test_models_that_detectors_cannot_read(model, declared):
     with stops(EvaluationError, *(declared or [])):
         capture(model.eval(), images_of(12 if declared and len(declared) > 1 else 2), declared)
 
 
-def test_blocks_in_a_list_are_found_and_what_does_not_run_is_said():
+def test_blocks_in_a_list_are_found_without_what_does_not_run():
     layers = find_layers(Listed().eval(), torch.zeros(2, 3, 12, 12), declared=None, name="it")
     assert layers.blocks == ("stem", "_stages.0", "_stages.1")
-    assert layers.skipped == ("unused",)

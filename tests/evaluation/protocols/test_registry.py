@@ -223,6 +223,23 @@ def test_facets_divides_a_split_by_role():
     assert {(f["n_known"], f["n_unknown"]) for f in of_ood.values()} == {(50, 70)}
 
 
+@pytest.mark.parametrize("name", ["unknown-detection", "openood", "od-test"])
+def test_each_role_of_a_split_is_judged_and_no_row_to_tune_on(name):
+    """Of FACETS's `test` the near rows were lost, and `validation` was judged as a set of unknown rows."""
+    measured = figures(name, make_rows(*FACETS))
+    assert {of for f in measured for of in f["unknown"].split(" + ")} <= {
+        *("test, near_ood", "test, far_ood", "near_ood", "far_ood", "test, wrong", "novel_class")
+    }
+    if name == "od-test":
+        return
+    for role, scores in (("near_ood", NEAR), ("far_ood", SVHN)):
+        figure = only(measured, unknown=f"test, {role}", metric="auroc", statistic="")
+        assert figure["value"] == pytest.approx(auc(PLACES, scores))
+    if name == "unknown-detection":
+        risk = mean_risk([*PLACES, *NEAR, *SVHN], [*WRONG[:50], *[True] * 70])
+        assert only(measured, metric="aurc", setting="unknown_detection")["value"] == pytest.approx(risk)
+
+
 def test_facets_asks_for_mistakes_among_labelled_rows():
     # Rows that are in distribution by their meaning alone have no label of the model's.
     unlabelled = make_rows(*FACETS, ("facets-t1", "test", "in_distribution", OTHERS, {"label": [-1] * 10}))
@@ -345,10 +362,10 @@ def test_facets_without_labels_has_no_mistakes_and_an_unknown_protocol_is_refuse
 
 
 def test_a_protocol_is_replaced_by_one_that_the_same_code_makes(monkeypatch):
-    """As in a notebook, whose cell is run again; what is none, or has a name that is none or another's, is refused."""
+    """As in a notebook, whose cell is run again; what is none, or has another's name, is refused."""
     monkeypatch.setattr(registry, "PROTOCOLS", dict(PROTOCOLS))
     facets = PROTOCOLS["facets"]
-    for protocol in (lambda rows: [], replace(facets, name="facets; ls"), replace(facets, title="mine")):
+    for protocol in (lambda rows: [], replace(facets, title="mine")):
         with stops(EvaluationError):
             register(protocol)
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import unknown_detection as ud
+from builders.registry import BENCHMARKS
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
 from tests.evaluation.refusals import refusal, refused
 from tests.evaluation.stored import put
@@ -270,11 +271,15 @@ def test_several_configs_are_fitted_on_the_rows_of_one_only_if_it_is_named_or_al
     assert len(ud.score(tmp_path / "training", "mahalanobis", splits="two", search=False)) == len(NEAR)
 
 
-def test_openoods_tuning_images_stand_for_external_rows():
-    splits = {"openood-imagenet1k": ["test", "validation", "openimage_o", "openimage_o_validation"]}
-    fit_splits = find_fit_splits(splits, ["openood-imagenet1k"], [])
-    assert fit_splits.external == ("openood-imagenet1k", "openimage_o_validation")
-    assert "openimage_o_validation" in FIT_AND_TUNE_SPLITS and "openimage_o" not in FIT_AND_TUNE_SPLITS
+@pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=BENCHMARKS)
+def test_rows_of_the_role_external_are_tuned_on_and_never_judged(benchmark):
+    """Those that OpenOOD tunes on with CIFAR were judged, and no hyperparameter was searched."""
+    splits = {config.name: [split.name for split in config.splits] for config in benchmark.configs}
+    external = [key.split("/") for key, part in benchmark.parts.items() if part.role == "external"]
+    for config, name in [of for of in external if of[1] != "train"]:
+        assert find_fit_splits(splits, [config], []).external == (config, name)
+        assert name in FIT_AND_TUNE_SPLITS
+    assert "openimage_o" not in FIT_AND_TUNE_SPLITS
 
 
 def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other_tuned_on(score, tmp_path):
@@ -490,7 +495,7 @@ def test_flags_that_cannot_be_used(score, tmp_path, flags):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("odin", "odin runs the model on the images again, which needs --release, --model and --weights (or"),
+        ("odin", "odin runs the model on the images again"),
         ("ens_r", "odin runs the model on the images again"),
         ("deep_ensemble", "deep_ensemble needs features of several models"),
     ],

@@ -19,11 +19,7 @@ from tests.sentences import assert_sentence  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.detectors import DETECTORS, ImageDetector, ImagePass  # noqa: E402
 from unknown_detection.evaluation.detectors.images import run_with_dropout  # noqa: E402
-from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
-from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
-from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import load_batches  # noqa: E402
-from unknown_detection.evaluation.releases import load  # noqa: E402
 from unknown_detection.evaluation.scoring import fit  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
@@ -70,15 +66,15 @@ def score(command, base, tmp_path):
 
 @pytest.fixture
 def store(base):
-    """The features."""
-    return FeatureStore.open(base / "features")
+    """The features with their model, as a later call of Python's opens them."""
+    given = {"weights": base / "weights.pt", "cache": base / "features", "device": "cpu", "quiet": True}
+    return ud.extract(f"{FILE}:with_dropout", base / "release", f"{CONFIG},{CONFIG}-train", **given)
 
 
 @pytest.fixture
-def runner(base, store):
-    """The model of the features, and the release."""
-    model = open_model(f"{FILE}:with_dropout", base / "weights.pt", store.identity.label_names, device="cpu")
-    return Runner(load(str(base / "release")), model)
+def runner(store):
+    """That model, and the release."""
+    return store.runner
 
 
 def scores_of(path):
@@ -197,7 +193,7 @@ def test_outputs_of_a_pass_in_python_are_those_of_its_code(store, runner, tmp_pa
             def _rows(self, logits):
                 return logits.max(axis=1)
 
-        return ud.score(store, [Mine(), "rankfeat"], runner=runner, splits=f"{CONFIG}/test").to_dict("records")
+        return ud.score(store, [Mine(), "rankfeat"], splits=f"{CONFIG}/test").to_dict("records")
 
     logits = store.features(CONFIG, "test").logits
     expected, rank = logits.max(axis=1).astype(float), []
@@ -223,7 +219,7 @@ def test_passes_of_one_name_are_of_the_detector_that_asks(store, runner):
 
         return Mine
 
-    table = ud.score(store, [detector("one", 1.0), detector("two", 2.0)], runner=runner, splits=f"{CONFIG}/test")
+    table = ud.score(store, [detector("one", 1.0), detector("two", 2.0)], splits=f"{CONFIG}/test")
     assert table.groupby("detector")["score"].unique().to_dict() == {"one": [1.0], "two": [2.0]}
 
 

@@ -114,7 +114,7 @@ def test_columns_of_parquet_are_in_any_order_beside_others(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["id\na\n", "id;score\na;0,5\n", "id,score,pred\na,1,2\n", "id,score,score\na,1,2\n", "ID,Score\na,1\n",
+    ["id\na\n", "id;score\na;0,5\n", "id,score,score\na,1,2\n", "ID,Score\na,1\n",
      "id,score\n", "id,score\na,\n", "id,score\na,nan\nb,1\nc,inf\nd,-inf\ne,nan\n", "id,score\n,1\n",
      "id,score,detector\na,1,\n", ""],
 )  # fmt: skip

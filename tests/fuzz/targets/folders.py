@@ -11,7 +11,7 @@ import PIL.Image
 
 from builders.sources.opening import open_source
 from builders.sources.registry import SOURCES
-from builders.sources.sizes import estimated_bytes, look_up_sizes, refuse_resized
+from builders.sources.sizes import estimated_bytes, file_sizes, refuse_resized
 from tests.fuzz.target import Target
 
 _WNIDS = ("n01440764", "n01443537")
@@ -88,7 +88,7 @@ def imagenet(folder: Path) -> object:
     """ImageNet's training images, their sizes, and a look at some of them."""
     index = open_source(SOURCES["imagenet"], folder, ("train",))
     rows = np.arange(index.table.num_rows)
-    look_up_sizes(index, index.table["file"].combine_chunks(), rows, np.full(len(rows), -1), lambda _: None)
+    file_sizes(index, index.table["file"].combine_chunks())
     refuse_resized(index)
     return estimated_bytes(index, rows)
 

@@ -34,7 +34,6 @@ from unknown_detection.help import ESSENTIALS, helpful
 @options.run_options
 @options.cluster_options
 @options.of(options.EXTRACT, "--share", metavar="K/N")
-@options.of(options.EXTRACT, "--dry-run", is_flag=True)
 def command(executor: str, ray_address: str | None, **flags: Any) -> None:
     """Extract features of a release with a model, in one forward pass per image.
 
@@ -44,15 +43,12 @@ def command(executor: str, ray_address: str | None, **flags: Any) -> None:
     printed beside the published one, and a difference of over one point and chance ends the run. On a running Ray
     cluster (--executor ray) tasks share the images, each with a GPU if --device is cuda.
     """
-    ExecutorFlags(executor, ray_address=ray_address, dry_run=flags["dry_run"]).check()
+    ExecutorFlags(executor, ray_address=ray_address).check()
     from unknown_detection.evaluation.features.extract import extract
 
     note = options.notes(False, **flags)
-    tasks = RayExecutor(ray_address) if executor == "ray" and not flags["dry_run"] else contextlib.nullcontext()
+    tasks = RayExecutor(ray_address) if executor == "ray" else contextlib.nullcontext()
     with tasks as entered:
         extract(**options.given(flags), executor=entered, log=note)
-    if flags["dry_run"]:
-        note("nothing was written")
-    else:
-        score = as_started("python -m unknown_detection evaluate score")
-        note(f"features are in {flags['cache']}; {score} --features {flags['cache']} comes next")
+    score = as_started("python -m unknown_detection evaluate score")
+    note(f"features are in {flags['cache']}; {score} --features {flags['cache']} comes next")

@@ -176,7 +176,7 @@ def print_results(command: str, report: Any, *, as_json: bool, **more: Any) -> N
 
         print_document(command, {**more, **json.loads(report.json())})
     else:
-        click.echo(report.text())
+        click.echo(f"\n{report!r}")
 
 
 run_options = combined(

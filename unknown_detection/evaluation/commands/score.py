@@ -55,10 +55,6 @@ def command(
     own: tuple[str, ...],
     members: tuple[Path, ...],
     *,
-    weights: Path | None,
-    classes: Path | None,
-    batch_size: int,
-    workers: int | None,
     as_json: bool,
     **flags: Any,
 ) -> int:
@@ -72,39 +68,30 @@ def command(
     The exit code is 3 where others were scored, but not all that --detectors and --detector name: a warning says why.
     """
     from unknown_detection.evaluation.detectors.choice import choose
-    from unknown_detection.evaluation.features.runner import Runner
+    from unknown_detection.evaluation.features.extract import extract
     from unknown_detection.evaluation.features.store import FeatureStore
-    from unknown_detection.evaluation.models.models import open_model
-    from unknown_detection.evaluation.models.text import Texts
     from unknown_detection.evaluation.report.report import short_results
     from unknown_detection.evaluation.scoring.run import score
 
     requested = asked(detectors, own)
     choose(requested, flags["settings"])  # before the model is opened
     store, how = FeatureStore.open(features), options.given(flags)
-    opened, model, pretrained = (how.pop(name) for name in ("release", "model", "pretrained"))
+    of_model = ("model", "weights", "pretrained", "classes", "batch_size", "workers")
+    opened, again = how.pop("release"), {name: how.pop(name) for name in of_model}
     if opened is not None:
         store.require_release(opened.digest)
-    runner = None
-    if model is not None or weights is not None or pretrained:
-        if opened is None or model is None:
+    if again["model"] is not None or again["weights"] is not None or again["pretrained"]:
+        if opened is None or again["model"] is None:
             raise EvaluationError(
                 "--release, --model and --weights (or --pretrained) belong together, but only some were given. Give "
                 "all three or none; a FILE.py:FUNCTION that loads its weights needs no --weights."
             )
-        images, key, identity = opened.images, store.splits[0].split("/"), store.identity
-        ready = open_model(
-            model,
-            weights,
-            identity.label_names,
-            pretrained=pretrained,
-            classes=classes,
-            device=how["device"],
-            images=lambda: images(*key).image(0).size,
-            texts=Texts(lambda: identity.texts, identity.prompts),
-        )
-        runner = Runner(opened, ready, batch_size, workers)
-    scores = score([store, *members], requested, runner=runner, log=options.notes(as_json, **flags), **how)
+        published = store.identity.source.get("accuracy")
+        again |= {"prompts": store.identity.prompts, "accuracy": published and float(published)}
+        again |= {"device": how["device"], "accept": how["accept"], "quiet": True}
+        # Everything is there already: it compares the model with the features, and keeps it for a second pass.
+        store = extract(release=opened, splits=store.splits, cache=features, **again)
+    scores = score([store, *members], requested, log=options.notes(as_json, **flags), **how)
     provenance = scores.attrs["provenance"]
     code = MISSING if provenance.get("missing") else 0
     if as_json:

@@ -37,15 +37,6 @@ def pieces(values: Floats) -> Iterator[tuple[slice, Doubles]]:
         yield rows, values[rows].astype(np.float64, copy=False)
 
 
-def require_width(name: str, values: Floats, width: int) -> None:
-    """Refuse values whose shape is not (n, width); `name` describes them, `width` is that of the fitted rows."""
-    if values.ndim != 2 or values.shape[1] != width:
-        raise EvaluationError(
-            f"The {name} must have the shape (rows, {width}) that the detector was made for, found {values.shape}. "
-            "Extract both splits with one model."
-        )
-
-
 def require_blocks(blocks: Sequence[object], detector: str) -> None:
     """Refuse a model without blocks, or features without those of blocks."""
     if not blocks:

@@ -127,8 +127,7 @@ class Detector(abc.ABC):
             head: the `Head` of the model, in place of `Features.head`. A `fit` of one's own need not take it.
 
         Raises:
-            EvaluationError: rows are missing, unlabelled, too few, not finite or of another width than the layer, or
-                a hyperparameter is out of range.
+            EvaluationError: rows are missing, unlabelled, too few or not finite, or a hyperparameter is out of range.
         """
         return self
 
@@ -137,33 +136,15 @@ class Detector(abc.ABC):
         """Score every row; shape (n,), float64, higher = more unknown.
 
         Raises:
-            EvaluationError: rows have another width than those it was fitted on, or an input or a score is NaN or
-                infinite.
+            EvaluationError: an input or a score is NaN or infinite.
         """
 
     def predict(self, features: Features) -> Integers:
         """Return the class of every row, int64 of shape (n,), -1 for none; by default, as the model predicts."""
         return arrays.predicted(features)
 
-    @staticmethod
-    def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
-        """Score with several detectors of one class, fitted on the same rows with different hyperparameters.
-
-        To override where they share most of their work; a search then tries its values at once.
-        """
-        return [detector.score(features) for detector in detectors]
-
-    @property
-    def shares_work(self) -> bool:
-        """Whether detectors of this class take less time to score together than one by one."""
-        return type(self).score_together is not Detector.score_together
-
     def parameters(self) -> dict[str, Any]:
-        """Return the hyperparameters by name; None stands for a value that is computed from the fitted rows.
-
-        Raises:
-            EvaluationError: a parameter of `__init__` is not kept under its name.
-        """
+        """Return the hyperparameters by name; None stands for a value that is computed from the fitted rows."""
         return {name: value for name, value in self.arguments().items() if name != "seed"}
 
     def clone(self, **values: Any) -> Self:
@@ -178,11 +159,6 @@ class Detector(abc.ABC):
         kept = {}
         for name, parameter in inspect.signature(type(self)).parameters.items():
             if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                if not hasattr(self, name):
-                    raise EvaluationError(
-                        f"{type(self).__name__} does not keep its hyperparameter {name}. Set self.{name} in its "
-                        "__init__."
-                    )
                 value = getattr(self, name)
                 kept[name] = value.item() if isinstance(value, np.generic) else value
         return kept
@@ -207,7 +183,7 @@ class RowDetector(Detector):
     """Maps float64 inputs of m rows to m scores."""
     _classes: ClassVar[Callable[..., Integers] | None] = None
     """Maps them to predicted classes, if these are not the model's."""
-    _widths: Mapping[str, int] | None = None
+    _fitted: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take what it reads from its functions of rows, and what is searched and allowed from its settings."""
@@ -232,17 +208,14 @@ class RowDetector(Detector):
                     "a model whose logits are no linear layer's."
                 )
             self._read_head(head)
-            self._widths = {LOGITS: head.weight.shape[0], FEATURES: head.weight.shape[1]}
         if self.fits_on != "none":
             if features is None:
                 raise EvaluationError(f"{self.name} is fitted on rows of {self.fits_on}, found none. Give features.")
-            if not self.reads_head:
-                self._widths = {LOGITS: features.logits.shape[1], FEATURES: features.penultimate.shape[1]}
-            self._read(features, (FEATURES, LOGITS))
             arrays.require_labels(features, self.name)
             for name, values in self._read(features, self.inputs).items():
                 arrays.require_finite(name, values, features.ids)
             self._learn(features)
+        self._fitted = True
         return self
 
     def _require_in_range(self) -> None:
@@ -274,7 +247,7 @@ class RowDetector(Detector):
         return self._score_rows(self._classes, features).astype(np.int64)
 
     def _require_fitted(self) -> None:
-        if self._widths is None and (self.reads_head or self.fits_on != "none"):
+        if not self._fitted and (self.reads_head or self.fits_on != "none"):
             raise EvaluationError(f"{self.name} is not fitted. Call its method fit first.")
 
     def _score_rows(self, function: Callable[..., Any], features: Features, columns: tuple[int, ...] = ()) -> Any:
@@ -290,14 +263,11 @@ class RowDetector(Detector):
 
     def _read(self, features: Features, names: Sequence[str]) -> dict[str, Floats]:
         matrices = {FEATURES: features.penultimate, LOGITS: features.logits}
-        for name in names:
-            if self._widths is not None:
-                arrays.require_width(name, matrices[name], self._widths[name])
         return {name: matrices[name] for name in names}
 
 
 class Together(RowDetector):
-    """A detector whose instances share most of their work when they score together."""
+    """A detector whose instances share most of their work: a search tries all of their hyperparameters at once."""
 
     _rows_together: ClassVar[Callable[..., Doubles]]
     """Maps several detectors and float64 inputs of m rows to scores, shape (m, detectors)."""

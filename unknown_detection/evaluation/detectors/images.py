@@ -75,8 +75,6 @@ def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> 
     from torch.nn.functional import cross_entropy
 
     images = images.to(model.device)
-    if epsilon == 0:
-        return images
     with exact_float32(), torch.enable_grad():
         moved = images.clone().requires_grad_()
         logits = model.logits(moved) / temperature
@@ -102,7 +100,6 @@ def run_with_dropout(model: Model, images: Any, ids: Sequence[str], *, seed: int
     """Run a model several times with dropout; return the log of the mean softmax as `logits`, and MI, shape (B,)."""
     import torch
 
-    require_dropout(model)
     images = images.to(model.device)
     passes = []
     with exact_float32(), torch.inference_mode():
@@ -116,7 +113,7 @@ def run_with_dropout(model: Model, images: Any, ids: Sequence[str], *, seed: int
 
 def require_dropout(model: Model) -> None:
     """Refuse a model without dropout of a positive rate, in layers or called as a function."""
-    if not model.dropout.rates:
+    if not model.dropout:
         raise EvaluationError(
             f"{model.name} has no dropout layers with a positive rate. Leave mc_dropout and mc_dropout_mi out, or use "
             "a model trained with dropout."

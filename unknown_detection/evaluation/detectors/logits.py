@@ -19,7 +19,6 @@ from scipy.special import log_softmax, logsumexp, softmax
 
 from unknown_detection.evaluation.detectors import arrays, ranges
 from unknown_detection.evaluation.detectors.base import RowDetector, Scores, Together, setting
-from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Doubles, Features, Floats
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
@@ -95,20 +94,7 @@ def average(members: Sequence[Features]) -> Features:
     Their logits' softmax is the mean of the members' (`log_mean_softmax`); there are no penultimate features (width 0)
     and no blocks, which models do not share.
     """
-    if len(members) < 2:
-        raise EvaluationError(
-            f"An ensemble needs at least 2 models, found {len(members)}; extract features with more."
-        )
     first = members[0]
-    for number, member in enumerate(members, start=1):
-        same_rows = np.array_equal(member.ids, first.ids) and np.array_equal(member.labels, first.labels)
-        if not same_rows or member.logits.shape != first.logits.shape:
-            raise EvaluationError(
-                f"Model {number} of the ensemble has other rows, labels or classes than the first (logits of shape "
-                f"{member.logits.shape} and {first.logits.shape}). Extract all models from one release, config and "
-                "split."
-            )
-        arrays.require_finite("logits", member.logits, member.ids)
     logits = tuple(member.logits for member in members)
     mean = np.empty(first.logits.shape)
     for rows in arrays.chunks(len(first), len(members) * first.logits.shape[1]):
@@ -312,13 +298,6 @@ class MemberDetector(RowDetector):
     reads = "members"
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
-        if len(features.members) < 2:
-            raise EvaluationError(
-                f"At least 2 members with logits are needed, found {len(features.members)}; extract with several "
-                "models or run passes with dropout."
-            )
-        for member in features.members:
-            arrays.require_width("members' logits", member, features.members[0].shape[1])
         return {f"logits of member {number}": member for number, member in enumerate(features.members, start=1)}
 
 

@@ -25,7 +25,7 @@ from threadpoolctl import ThreadpoolController
 from unknown_detection.evaluation.detectors import arrays
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Doubles, Floats, Integers
-from unknown_detection.evaluation.models.models import check_device, out_of_memory, pick_device
+from unknown_detection.evaluation.models.models import out_of_memory, pick_device
 from unknown_detection.precision import exact_float32
 
 WORTH = 1 << 34
@@ -43,17 +43,12 @@ _PAIRS = 64
 _LEAST_ROWS = 128
 """Rows for which the bank is read once, whatever its size: fewer would wait for memory."""
 
-_SMALL = 1e-30
-"""Length from which on products with float32's least numbers, 1e-38, are below rounding; greater ones than its inverse
-may overflow."""
-
 _DEVICE: ContextVar[str] = ContextVar("device", default="auto")
 
 
 @contextmanager
 def on_device(device: str) -> Iterator[None]:
     """Compute large matrix products of detectors inside the block on a device, named as for `models.pick_device`."""
-    check_device(device)
     token = _DEVICE.set(device)
     try:
         yield
@@ -115,15 +110,11 @@ class Bank:
 
 
 def make_bank(rows: Floats, weights: Doubles | float = 1.0) -> Bank:
-    """Return a bank of the rows of a matrix."""
+    """Return a bank of the rows of a matrix, whose lengths are far from the ends of float32's range."""
     lengths = np.empty(len(rows))
     for some, values in arrays.pieces(rows):
         lengths[some] = np.linalg.norm(values, axis=1)
-    bank = Bank(rows, np.where(lengths > 0, lengths, 1.0), np.broadcast_to(weights, lengths.shape))
-    # Of numbers so small or great, and of those that float64 alone has, products in float32 lose digits.
-    if rows.dtype != np.float32 or bank.lengths.min() < _SMALL or bank.lengths.max() > 1 / _SMALL:
-        return Bank(bank.directions(slice(None)), np.ones(len(rows)), bank.weights)
-    return bank
+    return Bank(rows, np.where(lengths > 0, lengths, 1.0), np.broadcast_to(weights, lengths.shape))
 
 
 @dataclass(frozen=True)

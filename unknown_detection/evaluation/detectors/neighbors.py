@@ -109,8 +109,6 @@ class CombOOD(KNN):
     def _rows_together(self, detectors: Sequence[_Nearest], z: Doubles) -> Doubles:
         """Search once, for the greatest k."""
         nearest = np.maximum(super()._rows_together(detectors, z) ** 2, _LEAST)
-        if not len(nearest):
-            return nearest
         white = whiten(self.normal.transform(z), self.factor)
         return arrays.dots(white, white)[:, None] + np.sqrt(z.shape[1]) * np.log(nearest)
 

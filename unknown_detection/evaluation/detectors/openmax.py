@@ -64,8 +64,6 @@ class OpenMax(RowDetector):
 
     def _learn(self, features: Features) -> None:
         weights = self.euclidean_weight, self.cosine_weight
-        if not any(weights):
-            raise EvaluationError("Both weights of openmax's distances are 0. Give one above 0.")
         classes = features.logits.shape[1]
         labels, self.remark = arrays.labels_to_fit(features, _LEAST_ROWS, self.name)
         self.means = arrays.class_means(features.logits, labels, classes)
@@ -108,13 +106,9 @@ class OpenMax(RowDetector):
 
 def _distances(logits: Doubles, means: Doubles, euclidean_weight: float, cosine_weight: float) -> Doubles:
     """Return distances along the last axis of broadcastable arrays."""
-    distances = np.zeros(np.broadcast_shapes(logits.shape, means.shape)[:-1])
-    if euclidean_weight > 0:
-        distances += euclidean_weight * np.linalg.norm(logits - means, axis=-1)
-    if cosine_weight > 0:
-        norms = np.linalg.norm(logits, axis=-1) * np.linalg.norm(means, axis=-1)
-        distances += cosine_weight * (1 - (logits * means).sum(axis=-1) / norms)
-    return distances
+    norms = np.linalg.norm(logits, axis=-1) * np.linalg.norm(means, axis=-1)
+    cosine_distances = 1 - (logits * means).sum(axis=-1) / norms
+    return euclidean_weight * np.linalg.norm(logits - means, axis=-1) + cosine_weight * cosine_distances
 
 
 def _largest(distances: Doubles, labels: Integers, classes: int, count: int) -> Doubles:

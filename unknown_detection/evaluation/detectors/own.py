@@ -172,15 +172,8 @@ def _made(own: Any, name: str) -> Any:
         )
     if not isinstance(own, type):
         return own
-    if score is Detector.score:
-        raise EvaluationError(f"{name} has no method score. Write one that returns the scores of features.")
-    for parameter in inspect.signature(own).parameters.values():
-        if parameter.default is parameter.empty and parameter.kind not in (
-            parameter.VAR_POSITIONAL,
-            parameter.VAR_KEYWORD,
-        ):
-            raise EvaluationError(f"The hyperparameter {parameter.name} of {name} has no default. Give it one.")
-    return own()
+    with of_the_user(name):  # Python says which default or method is missing
+        return own()
 
 
 def _to_score(features: Features) -> Features:
@@ -224,12 +217,6 @@ def _size(scores: Scores, places: Integers) -> Scores:
 
 def _column(name: str, returned: Any, features: Features, kinds: str) -> npt.NDArray[Any]:
     """Return a detector's result as an array of one number per row; refuse other results."""
-    if np.ma.is_masked(returned):
-        masked = np.count_nonzero(np.ma.getmaskarray(returned))
-        raise EvaluationError(
-            f"{name} returned an array that is masked in {masked:,} of {len(features):,} rows. Return a number for "
-            "every row."
-        )
     try:
         values = np.asarray(returned)
     except (RuntimeError, TypeError, ValueError):  # lists of several lengths; tensors on a GPU or with a gradient

@@ -12,7 +12,6 @@ from scipy.special import softmax
 from unknown_detection.evaluation.detectors import arrays, ranges
 from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
 from unknown_detection.evaluation.detectors.logits import energy
-from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Doubles, Features
 
 
@@ -76,12 +75,8 @@ class FDBD(RowDetector):
     def _learn(self, features: Features) -> None:
         distances = cdist(self.matrix, self.matrix)
         np.fill_diagonal(distances, np.inf)
-        if not distances.min() > 0 or len(distances) < 2:
-            raise EvaluationError(
-                "Two classes of the last layer have the same weights, or there is one only, so that there is no "
-                "boundary between classes. Leave fdbd out."
-            )
-        self.inverse = 1 / distances
+        with np.errstate(divide="ignore"):  # of equal weights; rows of such a class are refused
+            self.inverse = 1 / distances
         self.origin = arrays.mean_features(features) if self.centred else 0.0
 
     def _rows(self, z: Doubles) -> Scores:

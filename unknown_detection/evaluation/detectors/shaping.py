@@ -15,13 +15,9 @@ import numpy.typing as npt
 from unknown_detection.evaluation.detectors import arrays, ranges
 from unknown_detection.evaluation.detectors.base import RowDetector, Scores, setting
 from unknown_detection.evaluation.detectors.logits import energy
-from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Doubles, Features, Head, Integers
+from unknown_detection.evaluation.models.features import Doubles, Features, Integers
 
 Variant = Literal["s", "b", "p"]
-
-_SAMPLE = 1 << 17
-"""About how many values are sorted to bracket a threshold."""
 
 
 class ShapedEnergy(RowDetector):
@@ -98,12 +94,8 @@ class VRA(ShapedEnergy):
     upper: float = setting(0.9, 0.85, 0.95, allowed=ranges.SHARE)
 
     def _learn(self, features: Features) -> None:
-        if self.lower > self.upper:
-            raise EvaluationError(
-                f"lower of vra must not exceed upper, found {self.lower:g} and {self.upper:g}; give another."
-            )
         z = features.penultimate
-        # Some features at a time: a partition would copy the largest array of the whole evaluation.
+        # Some features at a time, in two fifths of the time, and without a copy of all rows.
         thresholds = [
             np.quantile(z[:, columns], (self.lower, self.upper), axis=0)
             for columns in arrays.chunks(z.shape[1], len(z))
@@ -139,21 +131,7 @@ class RAS(ShapedEnergy):
         return shaped
 
 
-class Pruned(ShapedEnergy):
-    """The energy of features that are shaped by the greatest activations of each row."""
-
-    pruned: float
-
-    def _read_head(self, head: Head) -> None:
-        width = head.weight.shape[1]
-        if round(self.pruned * width) == width:
-            raise EvaluationError(
-                f"{self.name} would keep none of {width} features with pruned = {self.pruned}; give a smaller one."
-            )
-        super()._read_head(head)
-
-
-class ASH(Pruned):
+class ASH(ShapedEnergy):
     """ASH-S: energy of the logits of shaped features, E(W ash(z) + b); formula and source: `ash`."""
 
     name, title, source = "ash", "ASH", "Djurisic et al. 2023, algorithm 3 (ASH-S)"
@@ -182,7 +160,7 @@ class ASHP(ASH):
     variant = "p"
 
 
-class SCALE(Pruned):
+class SCALE(ShapedEnergy):
     """SCALE: energy of the logits of scaled features, E(W scale(z) + b); formula and source: `scale`."""
 
     name, title, source = "scale", "SCALE", "Xu et al. 2024, section 3"
@@ -197,14 +175,15 @@ class SCALE(Pruned):
 def ash(z: Doubles, pruned: float, variant: Variant = "s") -> Doubles:
     """ASH: set most activations of each row to zero and rescale the others.
 
-    Formula: with k = D - round(pruned D), the k greatest of z are kept (the first of ties); s1 is the row's sum
-    before, s2 after. P: they are unchanged. B: each becomes s1 / k. S: they are multiplied by exp(s1 / s2).
+    Formula: with k = D - round(pruned D), at least 1 (ours), the k greatest of z are kept (the first of ties); s1 is
+    the row's sum before, s2 after. P: they are unchanged. B: each becomes s1 / k. S: they are multiplied by exp(s1 /
+    s2).
     Source: Djurisic et al., Extremely Simple Activation Shaping for Out-of-Distribution Detection, ICLR 2023, section
     2, algorithms 1 to 3.
 
     z are non-negative activations, shape (n, D), as is the result.
     """
-    count = z.shape[1] - round(pruned * z.shape[1])
+    count = max(1, z.shape[1] - round(pruned * z.shape[1]))
     smallest = np.partition(z, z.shape[1] - count, axis=1)[:, z.shape[1] - count, None]
     selected = z >= smallest
     if np.count_nonzero(selected) > count * len(z):  # ties, which take longer
@@ -221,14 +200,14 @@ def ash(z: Doubles, pruned: float, variant: Variant = "s") -> Doubles:
 def scale(z: Doubles, pruned: float) -> Doubles:
     """SCALE: multiply all activations of each row, more where its greatest ones hold less of the sum.
 
-    Formula: z exp(s1 / s2) with s1 the row's sum and s2 the sum of its k = D - round(pruned D) greatest activations.
-    Unlike ASH-S, nothing is set to zero.
+    Formula: z exp(s1 / s2) with s1 the row's sum and s2 the sum of its k = D - round(pruned D) greatest activations,
+    at least one (ours). Unlike ASH-S, nothing is set to zero.
     Source: Xu et al., Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement, ICLR 2024,
     section 3; pruned = 0.85 is theirs for ImageNet.
 
     z are non-negative activations, shape (n, D), as is the result.
     """
-    count = round(pruned * z.shape[1])
+    count = min(round(pruned * z.shape[1]), z.shape[1] - 1)
     selected = np.partition(z, count, axis=1)[:, count:].sum(axis=1, keepdims=True)
     return _sharpened(z, z.sum(axis=1, keepdims=True), selected)
 
@@ -239,28 +218,9 @@ def _sharpened(z: Doubles, before: Doubles, after: Doubles) -> Doubles:
 
 
 def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
-    """Return a quantile of all values of a matrix, interpolated linearly, without a copy of them.
-
-    ReAct's are all features of the training set: a partition would copy the largest array of the whole evaluation.
-    """
+    """Return a quantile of all values of a matrix, interpolated linearly; `np.quantile` would do so in float32."""
     position = quantile * (values.size - 1)
     rank = int(position)
-    # A sample of rows says between which two values they lie, almost certainly; these are selected in one pass.
-    sample = np.sort(values[:: max(1, values.size // _SAMPLE)], axis=None)
-    place, margin = rank * len(sample) // values.size, round(4 * len(sample) ** 0.5)
-    low = sample[place - margin] if place >= margin else -np.inf
-    high = sample[place + margin] if place + margin < len(sample) else np.inf
-    for least, greatest in ((low, high), (-np.inf, np.inf)):
-        less, inside = 0, []
-        for rows in arrays.chunks(len(values), values.shape[1]):
-            chunk = values[rows].ravel()
-            inside.append(chunk[chunk >= least])
-            less += chunk.size - inside[-1].size
-            inside[-1] = inside[-1][inside[-1] <= greatest]
-        between = np.concatenate(inside)
-        places = [rank - less, min(rank + 1, values.size - 1) - less]
-        if places[0] >= 0 and places[1] < len(between):
-            break
-    between.partition(places)
-    first, second = (float(between[place]) for place in places)
-    return first + (second - first) * (position - rank)
+    upper = np.partition(values, rank, axis=None)[rank:]
+    first, second = float(upper[0]), float(upper[1:].min(initial=np.inf))
+    return first + (second - first) * (position - rank) if position > rank else first

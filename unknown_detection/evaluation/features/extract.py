@@ -60,7 +60,6 @@ def extract(
     workers: int | None = None,
     executor: Executor | None = None,
     share: str | None = None,
-    dry_run: bool = False,
     quiet: bool = False,
     log: Log = lambda text: None,
 ) -> FeatureStore:
@@ -115,7 +114,6 @@ def extract(
             tasks' devices, `cpu`, `cuda` or `auto`; which of them `auto` is, this machine decides.
         share: `K/N` computes every N-th part of the images, from the K-th on, so that N machines that see one disk
             fill one folder; the same call without it afterwards finds all there, and checks the accuracy.
-        dry_run: check the inputs and say what would be extracted; write nothing.
         quiet: draw no progress bars.
         log: receives lines about the model, each split and the receipt.
 
@@ -124,7 +122,7 @@ def extract(
 
     Raises:
         EvaluationError: the model cannot be opened or run, its accuracy on known test rows differs from the published
-            one, an image cannot be decoded, a result is not finite, the device has no memory for a single image, there
+            one, an image cannot be decoded, a result is not finite, the device has no memory for a batch, there
             is no such split, the configs' classes differ, or the folder has features of another release or model.
         TypeError: the model, the release or a file is something else.
         BuildError: a task of an `executor` fails.
@@ -157,16 +155,7 @@ def extract(
         raise EvaluationError(f"{ready.name} reads no texts. Leave negatives= and prompts= out, or give a text model.")
     identity = identify(opened, ready, names, accuracy)
     root = None if cache is None else Path(cache)
-    existing = None if root is None else FeatureStore.check(root, identity)
     _describe(opened, ready, ready.device if executor is None else device, identity, chosen, log)
-    if dry_run:
-        size = sum(4 * values.shape[1] for values in outputs_of(ready, ready.probe).values()) + 8  # the label
-        for key in chosen:
-            rows = opened.rows(*key)["id"]
-            complete = existing is not None and existing.table.has("/".join(key), rows).all()
-            to_do = "there already" if complete else f"{len(rows):,} images, {len(rows) * size:,} bytes"
-            log(f"{'/'.join(key)}: {to_do}")
-        return existing or FeatureStore(root or Path(), identity)
     runner = Runner(opened, ready, batch_size, workers)
     if executor is not None:
         import torch
@@ -265,15 +254,8 @@ def _describe(release: Release, model: Model, device: str, identity: Identity, k
     log(f"features {len(identity.label_names)} logits, and what goes into {layer}; blocks {blocks}")
     if not model.layers.linear:
         log("         the logits are no linear layer's, so detectors that read its weights cannot be used")
-    if model.layers.skipped:
-        log(
-            f"no block features of {', '.join(model.layers.skipped)}, which do not run or give no features per image; "
-            "name blocks in the model's attribute `feature_blocks`"
-        )
     if again := [name for name in dict.fromkeys(identity.texts) if identity.texts.count(name) > 1]:
         log(f"         several classes are called {first_few(again)}; tell them apart with classes=")
-    if model.dropout.always:
-        log("dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks")
     for key in map("/".join, keys):
         if key in identity.prepared:
             log(f"{key}: images of {identity.prepared[key]}")

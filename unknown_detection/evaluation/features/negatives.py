@@ -1,7 +1,4 @@
-"""Chooses negative labels for a text model by NegMining, and lists them in the folder of its features.
-
-Tested by `tests/evaluation/features/test_negatives.py`.
-"""
+"""Chooses negative labels for a text model by NegMining, and lists them in the folder of its features."""
 
 from __future__ import annotations
 

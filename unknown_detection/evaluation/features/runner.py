@@ -25,12 +25,12 @@ from builders.executors.base import Progress as TaskProgress
 from builders.executors.local import LocalExecutor
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.table import Columns, Numbers, RowTable, block_column, differences
-from unknown_detection.evaluation.models.models import Model, check_device, open_model, out_of_memory, pick_device
+from unknown_detection.evaluation.models.models import Model, open_model, out_of_memory, pick_device
 from unknown_detection.evaluation.models.preprocessing import Preprocessing, load_batches
 from unknown_detection.evaluation.models.text import Texts
 from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.precision import FLOAT32
-from unknown_detection.terminal.progress import Progress, log
+from unknown_detection.terminal.progress import Progress
 from unknown_detection.words import quantity
 
 ROWS = 512
@@ -73,10 +73,6 @@ def outputs_of(model: Model, images: Any, ids: Sequence[str] = ()) -> Columns:
     return {name: values.float().cpu().numpy() for name, values in columns.items()}
 
 
-class OutOfMemoryError(EvaluationError):
-    """A device has too little memory for a batch."""
-
-
 @dataclass(frozen=True)
 class Opening:
     """Opens the driver's release and model in a worker, once for all of its tasks.
@@ -107,13 +103,12 @@ class Opening:
             model = open_model(spec, weights, names, **how, device=self.device)
         except EvaluationError as error:
             raise EvaluationError(f"On the node {platform.node()}: {error}") from error
-        expected = {f"release {source}": (release.digest, digest), f"model {spec}": (model.digest, self.model_digest)}
-        for subject, (local, driver) in expected.items():
-            if local != driver:
-                raise EvaluationError(
-                    f"The {subject} on the node {platform.node()} has the digest {local[:12]}, and where the command "
-                    f"runs {driver[:12]}. Give all nodes the same files and versions."
-                )
+        if (release.digest, model.digest) != (digest, self.model_digest):
+            subject = f"model {spec}" if release.digest == digest else f"release {source}"
+            raise EvaluationError(
+                f"The {subject} on the node {platform.node()} has another digest than where the command runs. Give "
+                "all nodes the same files and versions."
+            )
         return release, model
 
 
@@ -122,7 +117,7 @@ class Runner:
     """Runs a model over the images of a release.
 
     Attributes:
-        batch_size: images per batch; halved whenever the device has too little memory.
+        batch_size: images per batch.
         workers: worker processes that decode images; 0 decodes in the main process, None for `default_workers`.
         opening: opens both in another process, which a runner is sent to without them; None if it stays in this one.
     """
@@ -248,10 +243,10 @@ class ComputeParts:
                 except RuntimeError as error:
                     if not out_of_memory(error):
                         raise
-                    count = quantity(len(images), "image")
-                    raise OutOfMemoryError(
+                    count, less = quantity(len(images), "image"), max(1, len(images) // 2)
+                    raise EvaluationError(
                         f"{here['device']} of {platform.node()} has no memory for {count} with {runner.model.name}. "
-                        "End what else uses it, or choose the CPU."
+                        f"Give batch_size={less}, end what else uses it, or choose the CPU."
                     ) from error
                 full = (images, names, columns) if len(names) == len(images) else full
                 pieces.append({name: values[: len(names)] for name, values in columns.items()})
@@ -280,45 +275,27 @@ def fill(
 
     Raises:
         EvaluationError: the release has no images of a split, one cannot be decoded, a result is not finite, the
-            device has no memory for a single image, or a worker has other files or packages than the first.
+            device has no memory for a batch, or a worker has other files or packages than the first.
     """
-    computed: dict[Key, int] = {}
+    if not keys:
+        return {}
     run, alone = (executor or LocalExecutor(1)).run, share == (1, 1)
-    while keys:
-        asking = ComputeParts(runner, function, None, table.folder, table.of, keys[0], ())
-        here = run([asking], lambda images, size: None)[0]
-        size = -(-ROWS // runner.batch_size) * runner.batch_size
-        plan = _plan(runner.release, table, keys, size, here, alone=alone)
-        # By its place among all parts, not among those that are left while others work.
-        mine = {key: (share[0] - 1 - number) % share[1] for number, key in enumerate(keys)}
-        left = {
-            key: [part for of, part in plan if of == key and part[0] // size % share[1] == mine[key]] for key in keys
-        }
-        computed = computed or {key: sum(map(len, parts)) for key, parts in left.items()}
-        finished = sum(len(runner.release.rows(*key)) - sum(map(len, parts)) for key, parts in left.items())
-        progress(finished)
-
-        def advance(images: int, size: int) -> None:
-            nonlocal finished
-            finished += images
-            progress(images)
-
-        step = len(plan) + 1 if executor is None else _PARTS  # here one after another, as one load of images
-        tasks = [
-            ComputeParts(runner, function, here, table.folder, table.of, key, tuple(parts[first : first + step]))
-            for key, parts in left.items()
-            for first in range(0, len(parts), step)
-        ]
-        try:
-            run(tasks, advance)
-            break
-        except OutOfMemoryError:
-            if runner.batch_size == 1:
-                raise
-            # From a split's first row on, so that all of its rows are computed in batches of one size.
-            runner.batch_size = -(-runner.batch_size // 2)
-            log(f"{here['device']} has too little memory: going on with batches of {runner.batch_size}")
-            progress(-finished)
+    asking = ComputeParts(runner, function, None, table.folder, table.of, keys[0], ())
+    here = run([asking], lambda images, size: None)[0]
+    size = -(-ROWS // runner.batch_size) * runner.batch_size
+    plan = _plan(runner.release, table, keys, size, here, alone=alone)
+    # By its place among all parts, not among those that are left while others work.
+    mine = {key: (share[0] - 1 - number) % share[1] for number, key in enumerate(keys)}
+    left = {key: [part for of, part in plan if of == key and part[0] // size % share[1] == mine[key]] for key in keys}
+    computed = {key: sum(map(len, parts)) for key, parts in left.items()}
+    progress(sum(len(runner.release.rows(*key)) - count for key, count in computed.items()))
+    step = len(plan) + 1 if executor is None else _PARTS  # here one after another, as one load of images
+    tasks = [
+        ComputeParts(runner, function, here, table.folder, table.of, key, tuple(parts[first : first + step]))
+        for key, parts in left.items()
+        for first in range(0, len(parts), step)
+    ]
+    run(tasks, lambda images, size: progress(images))
     for unfinished in table.folder.glob(".*") if alone else ():  # of killed processes
         unfinished.unlink()
     return computed
@@ -345,7 +322,6 @@ def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
     `auto` is CUDA if this machine has it; one GPU of several, or Apple's, is refused. Without a number, none decode on
     the CPU, where tasks are as many as the cores allow, and four with a GPU.
     """
-    check_device(device)
     device = pick_device(device) if device == "auto" else device
     if device not in ("cpu", "cuda"):
         raise EvaluationError(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.errors import EvaluationError, first_line
+from unknown_detection.evaluation.errors import EvaluationError
 
 Side = Literal["known", "unknown"]
 Takes = Literal["unknown", "errors", "open_set", "rejected"]
@@ -131,20 +131,8 @@ def _counted(unknown: npt.NDArray[np.bool_], places: npt.NDArray[np.bool_] | Non
     return Ranking(rows, below)
 
 
-def _unmasked(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
-    # `np.asarray` takes what lies under the mask.
-    if np.ma.is_masked(values):
-        raise EvaluationError(f"Some {name} are masked. Leave these rows out of all arguments, or fill them.")
-    try:
-        return np.asarray(values)
-    except (RuntimeError, TypeError, ValueError) as error:  # tensors with gradients or of bfloat16; rows of any length
-        raise EvaluationError(
-            f"The {name} cannot be read as an array: {first_line(error)}. Give one number per row."
-        ) from error
-
-
 def _checked_scores(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    values = _unmasked("scores", scores)
+    values = np.asarray(scores)
     if values.ndim != 1 or not len(values):
         raise EvaluationError(f"Scores have the shape {values.shape}; give one score per row.")
     if values.dtype.kind not in "fiu":
@@ -155,14 +143,11 @@ def _checked_scores(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
             f"{np.count_nonzero(~finite):,} of {len(values):,} scores are NaN or infinite, first in row "
             f"{np.argmin(finite)}. Fix the detector: no metric can rank such rows."
         )
-    if values.dtype.itemsize > (8 if values.dtype.kind == "f" else 4):
-        # Rounded to float64, scores that differ could be equal; their places among all of them are exact.
-        values = np.unique(values, return_inverse=True)[1]
     return values.astype(np.float64, copy=False)
 
 
 def _checked_flags(flags: npt.ArrayLike, rows: int) -> npt.NDArray[np.bool_]:
-    values = _unmasked("flags", flags)
+    values = np.asarray(flags)
     if values.shape != (rows,):
         raise EvaluationError(
             f"Flags have the shape {values.shape}, but there are {rows:,} scores; give one flag per score."

@@ -25,16 +25,12 @@ class Ranks(NamedTuple):
         mean: each detector's mean rank, 1 for the best; ties share their mean.
         chi_squared: Friedman's statistic, corrected for ties as scipy does; the paper's formula is for none.
         p: its p-value by the chi-squared distribution, too high for few models (the paper asks for more than 10).
-        f: Iman and Davenport's statistic of it, which is less conservative.
-        f_p: the p-value of that by the F distribution.
         difference: the critical difference: mean ranks that are further apart differ at `LEVEL`.
     """
 
     mean: pd.Series
     chi_squared: float
     p: float
-    f: float
-    f_p: float
     difference: float
 
 
@@ -43,14 +39,7 @@ def compare_ranks(values: pd.DataFrame) -> Ranks:
     models, detectors = values.shape
     with np.errstate(divide="ignore", invalid="ignore"):  # of models that all agree, or all tie
         chi_squared, p = stats.friedmanchisquare(*values.to_numpy().T)
-        f = iman_davenport(chi_squared, models, detectors)
-    f_p = stats.f.sf(f, detectors - 1, (detectors - 1) * (models - 1))
     quantile = stats.studentized_range.ppf(1 - LEVEL, detectors, np.inf) / np.sqrt(2)
     difference = quantile * np.sqrt(detectors * (detectors + 1) / (6 * models))
     mean = values.rank(axis=1, ascending=False).mean()
-    return Ranks(mean, float(chi_squared), float(p), float(f), float(f_p), float(difference))
-
-
-def iman_davenport(chi_squared: float, models: int, detectors: int) -> float:
-    """Return the statistic that is distributed by F with k - 1 and (k - 1)(N - 1) degrees of freedom."""
-    return float(np.divide((models - 1) * chi_squared, models * (detectors - 1) - chi_squared))
+    return Ranks(mean, float(chi_squared), float(p), float(difference))

@@ -10,7 +10,7 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line
+from unknown_detection.evaluation.errors import EvaluationError, a_kind
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.libraries import LIBRARIES, Blueprint, of_library
 from unknown_detection.evaluation.models.preprocessing import ImageSize, of_declaration, of_timm
@@ -91,18 +91,11 @@ def _in_memory(module: Any) -> Blueprint:
     if isinstance(module, TextModel):
         return Blueprint(module, {"model": type(module.model).__qualname__, "code": _code(module.model)})
     module = _unwrapped(module)
-    name = module_name(module)
-    try:
-        return Blueprint(copy.deepcopy(module), {"model": name, "code": _code(module)})
-    except RuntimeError as error:  # of tensors that were computed, as by torch.nn.utils.weight_norm
-        raise EvaluationError(
-            f"{name} cannot be copied: {first_line(error)}. Give it as FILE.py:FUNCTION, or remove what computes its "
-            "weights."
-        ) from error
+    return Blueprint(copy.deepcopy(module), {"model": module_name(module), "code": _code(module)})
 
 
 def _unwrapped(module: Any, function: str = "") -> Any:
-    """Return the module inside of torch.compile's and DataParallel's; refuse one that cannot be looked into or run."""
+    """Return the module inside of torch.compile's and DataParallel's; refuse what is none."""
     import torch
 
     if isinstance(module, TextModel):
@@ -119,14 +112,4 @@ def _unwrapped(module: Any, function: str = "") -> Any:
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     if isinstance(module, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
         module = module.module
-    name = type(module).__qualname__
-    if isinstance(module, torch.jit.ScriptModule):
-        raise EvaluationError(
-            f"{name} is TorchScript, whose layers cannot be read. Give the module that it was made of."
-        )
-    if any(torch.nn.parameter.is_lazy(tensor) or tensor.is_meta for tensor in module.parameters()):
-        raise EvaluationError(
-            f"{name} has parameters without values, of lazy layers or on the device meta. Run it once on an image, or "
-            "load its weights."
-        )
     return module

@@ -10,30 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Any
 
 from unknown_detection.evaluation.errors import EvaluationError
 
 
-@dataclass
-class DropoutCalls:
-    """The dropout calls of one forward pass, in order: the positive rates of those that can be drawn per image.
+def dropout_off(calls: list[float] | None = None) -> AbstractContextManager[Any]:
+    """Turn all dropout off within the block, even calls such as `dropout(..., training=True)`.
 
-    `always` is true if a call drops values in eval mode, too.
+    `calls` receives the rate of each call, in order, where it is positive.
     """
 
-    rates: list[float] = field(default_factory=list)
-    always: bool = False
-
-
-def dropout_off(calls: DropoutCalls | None = None) -> AbstractContextManager[Any]:
-    """Turn all dropout off within the block, even calls such as `dropout(..., training=True)`."""
-
-    def drop(values: Any, rate: float, training: bool, by_channel: bool | None) -> Any:
+    def drop(values: Any, rate: float, by_channel: bool) -> Any:
         if calls is not None and rate > 0:
-            calls.always |= training
-            calls.rates += [] if by_channel is None else [rate]
+            calls.append(rate)
         return values
 
     return _intercepted(drop)
@@ -42,14 +32,14 @@ def dropout_off(calls: DropoutCalls | None = None) -> AbstractContextManager[Any
 def dropout_drawn(generators: Sequence[Any]) -> AbstractContextManager[Any]:
     """Turn dropout on within the block, with a generator per image; the model stays in eval mode.
 
-    This affects `dropout` and `dropout1d` to `dropout3d`, in layers and as functions, but neither alpha dropout, which
-    stays off, nor stochastic depth, nor that within `scaled_dot_product_attention`. Generators draw on their own
-    device, and the CPU's draw other masks than a GPU's.
+    This affects `dropout` and `dropout1d` to `dropout3d`, in layers and as functions, but neither alpha dropout, nor
+    stochastic depth, nor that within `scaled_dot_product_attention`. Generators draw on their own device, and the
+    CPU's draw other masks than a GPU's.
     """
     import torch
 
-    def drop(values: Any, rate: float, training: bool, by_channel: bool | None) -> Any:
-        if by_channel is None or not rate > 0:
+    def drop(values: Any, rate: float, by_channel: bool) -> Any:
+        if not rate > 0:
             return values
         if len(values) % len(generators):
             raise EvaluationError(
@@ -67,8 +57,8 @@ def dropout_drawn(generators: Sequence[Any]) -> AbstractContextManager[Any]:
     return _intercepted(drop)
 
 
-def _intercepted(drop: Callable[[Any, float, bool, bool | None], Any]) -> AbstractContextManager[Any]:
-    """Call `drop(values, rate, training, by_channel)` in place of dropout; `by_channel` is None for alpha dropout."""
+def _intercepted(drop: Callable[[Any, float, bool], Any]) -> AbstractContextManager[Any]:
+    """Call `drop(values, rate, by_channel)` in place of dropout."""
     import torch
     from torch.nn import functional
     from torch.overrides import TorchFunctionMode
@@ -80,17 +70,14 @@ def _intercepted(drop: Callable[[Any, float, bool, bool | None], Any]) -> Abstra
         functional.dropout2d: True,
         functional.dropout3d: True,
         torch.feature_dropout: True,
-        functional.alpha_dropout: None,
-        functional.feature_alpha_dropout: None,
     }
 
     class Intercepting(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func not in kinds:
                 return func(*args, **(kwargs or {}))
-            named = dict(zip(("input", "p", "training"), args, strict=False)) | (kwargs or {})
-            training = bool(named.get("training", named.get("train", True)))
-            return drop(named["input"], named.get("p", 0.5), training, kinds[func])
+            named = dict(zip(("input", "p"), args, strict=False)) | (kwargs or {})
+            return drop(named["input"], named.get("p", 0.5), kinds[func])
 
     mode: AbstractContextManager[Any] = Intercepting()
     return mode

@@ -28,7 +28,6 @@ class Layers:
         head: the layer whose input is the penultimate features; empty if they are the last block's pooled output.
         blocks: the blocks, first to last.
         classes: number of logits.
-        skipped: submodules that look like blocks, but do not run or give no features per image.
         linear: whether the logits are the output of `head`, a linear layer: not so for cosine, scaled, averaged and
             distilled heads.
     """
@@ -36,7 +35,6 @@ class Layers:
     head: str
     blocks: tuple[str, ...]
     classes: int
-    skipped: tuple[str, ...] = ()
     linear: bool = True
 
 
@@ -110,12 +108,7 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
             f"Only {len(blocks)} of the blocks {', '.join(declared)} of {name} run and return features of "
             "each image as a tensor. Name suitable submodules in the model's attribute `feature_blocks`."
         )
-    if not head and not blocks:
-        raise EvaluationError(
-            f"{name} has no layer with weights that gives features per image. Give a model whose layers are modules."
-        )
-    skipped = tuple(key for key in keys if key not in blocks)
-    return Layers(head, tuple(blocks), logits.shape[1], skipped, bool(heads))
+    return Layers(head, tuple(blocks), logits.shape[1], bool(heads))
 
 
 @contextmanager
@@ -167,16 +160,6 @@ def require_float32(name: str, *tensors: Any) -> None:
         )
 
 
-def check_head(captured: BatchOutputs, weight: Any, bias: Any, name: str) -> None:
-    """Check on a batch that the logits are penultimate @ weight.T + bias, up to `LOGITS_TOLERANCE`."""
-    off, largest = _off(captured.penultimate, weight, bias, captured.logits)
-    if not off <= LOGITS_TOLERANCE * max(largest, 1.0):
-        raise EvaluationError(
-            f"The logits of {name} differ by {off:.3g} (largest logit: {largest:.3g}) from its penultimate features "
-            "times the weights of its last linear layer. Use a model that ends in that layer."
-        )
-
-
 def _is_head(layer: Any, features: Any, output: Any, logits: Any) -> bool:
     """Whether a layer's output is the logits, and its input times its weights, unless these are no numbers."""
     import torch
@@ -189,15 +172,9 @@ def _is_head(layer: Any, features: Any, output: Any, logits: Any) -> bool:
         return False
     # Computed again: a subclass may do something else, and a later layer may have changed the output in place.
     with torch.inference_mode():
-        off, largest = _off(
-            features.flatten(1), layer.weight.flatten(1), 0 if layer.bias is None else layer.bias, logits
-        )
+        again = features.flatten(1) @ layer.weight.flatten(1).T + (0 if layer.bias is None else layer.bias)
+        off, largest = float((again - logits).abs().max()), float(logits.abs().max())
     return not off > LOGITS_TOLERANCE * max(largest, 1.0)
-
-
-def _off(features: Any, weight: Any, bias: Any, logits: Any) -> tuple[float, float]:
-    """Return by how much logits differ at most from a linear layer's, and the largest."""
-    return float((features @ weight.T + bias - logits).abs().max()), float(logits.abs().max())
 
 
 def stages(module: Any, head: str = "") -> list[str]:

@@ -69,13 +69,8 @@ def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     if config is None or not config.hf_hub_id or not config.num_classes or config.custom_load:
         raise EvaluationError(f"timm publishes no weights of {name} with a classifier on the Hub. {_GIVE}")
     path, source = _download(config.hf_hub_id, (*filter(None, [config.hf_hub_filename]), *_FILES), advice=_GIVE)
-    tensors = read_state_dict(path)
-    try:  # timm renames tensors of some checkpoints
-        module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"state_dict": tensors})
-    except (RuntimeError, KeyError) as error:
-        raise EvaluationError(
-            f"{path} does not have the tensors of {name}. Install the timm that it was published for."
-        ) from error
+    overlay = {"state_dict": read_state_dict(path)}  # timm renames tensors of some checkpoints
+    module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
     full_name = name if "." in name or not config.tag else f"{name}.{config.tag}"
     return Blueprint(module, {"model": f"timm:{full_name}"}, source)
 

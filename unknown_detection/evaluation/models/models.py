@@ -6,11 +6,10 @@ Tested by `tests/evaluation/models/test_models.py` and `tests/evaluation/models/
 from __future__ import annotations
 
 import contextlib
-import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,13 @@ from unknown_detection.evaluation.errors import (
     one_line,
 )
 from unknown_detection.evaluation.models.blueprints import make_blueprint
-from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
+from unknown_detection.evaluation.models.dropout import dropout_drawn, dropout_off
 from unknown_detection.evaluation.models.features import Head
 from unknown_detection.evaluation.models.layers import (
     BatchOutputs,
     Layers,
     capture_outputs,
-    check_head,
     find_layers,
-    require_float32,
 )
 from unknown_detection.evaluation.models.libraries import Blueprint, of_library
 from unknown_detection.evaluation.models.preprocessing import ImageSize, Preprocessing
@@ -42,8 +39,6 @@ from unknown_detection.evaluation.models.weights import load_weights, model_dige
 from unknown_detection.evaluation.same import same_logits
 from unknown_detection.names import by_name
 from unknown_detection.precision import exact_float32
-
-_DEVICES = re.compile(r"auto|cpu|mps(:0)?|cuda(:[0-9]+)?")
 
 _PROBED = 8
 """Logits of each probe image that a model's record has, at most; ours: other code changes all of them."""
@@ -61,6 +56,7 @@ class Model:
         source: where its weights are from: where they were published with their accuracy, or the digest of those that
             came with a module, and nothing for those from a file of the user's; and which of its logits were chosen.
         probed: logits of fixed inputs on the CPU, which tell of code that the digest does not cover.
+        dropout: the positive rates of the dropout calls of a forward pass.
     """
 
     name: str
@@ -72,13 +68,7 @@ class Model:
     classes: Sequence[int] | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     probed: tuple[float, ...] = ()
-
-    @cached_property
-    def _linear(self) -> tuple[Any, Any]:
-        """Weight and bias of the last linear layer for the classes."""
-        head = self.module.get_submodule(self.layers.head)
-        weight = head.weight.detach().flatten(1)[self._rows]
-        return weight, weight.new_zeros(len(weight)) if head.bias is None else head.bias.detach()[self._rows]
+    dropout: Sequence[float] = ()
 
     @property
     def _rows(self) -> slice | list[int]:
@@ -89,7 +79,9 @@ class Model:
         """The last linear layer, in float32; None if the logits are not its output."""
         if not self.layers.linear:
             return None
-        weight, bias = (np.asarray(tensor.cpu().numpy()) for tensor in self._linear)
+        layer = self.module.get_submodule(self.layers.head)
+        weight = layer.weight.detach().flatten(1)[self._rows].cpu().numpy()
+        bias = np.zeros_like(weight[:, 0]) if layer.bias is None else layer.bias.detach()[self._rows].cpu().numpy()
         return Head(weight, bias, weight[:0] if has_texts(self.module) else None)
 
     @property
@@ -100,10 +92,7 @@ class Model:
         return torch.stack([self.preprocessing.probe()] * 2)
 
     def forward(self, images: Any) -> BatchOutputs:
-        """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features.
-
-        Refuses logits that are not the output of the last linear layer, although they were for a probe.
-        """
+        """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features."""
         import torch
 
         with (
@@ -113,9 +102,6 @@ class Model:
             capture_outputs(self.module, self.layers) as captured,
         ):
             captured.logits = self.module(images.to(self.device, non_blocking=True))[:, self._rows]
-            require_float32(self.name, captured.logits, captured.penultimate)
-            if self.layers.linear:
-                check_head(captured, *self._linear, self.name)
         return captured
 
     def logits(self, images: Any, generators: Sequence[Any] | None = None) -> Any:
@@ -125,16 +111,6 @@ class Model:
         """
         with dropout_off() if generators is None else dropout_drawn(generators):
             return self.module(images)[:, self._rows]
-
-    @cached_property
-    def dropout(self) -> DropoutCalls:
-        """The dropout calls of a forward pass, found by running one."""
-        import torch
-
-        calls = DropoutCalls()
-        with dropout_off(calls), torch.inference_mode():
-            self.module(self.probe.to(self.device))
-        return calls
 
 
 def open_model(
@@ -174,8 +150,9 @@ def open_model(
     size = blueprint.preprocessing.probe().shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
+    rates: list[float] = []
     try:
-        with dropout_off():
+        with dropout_off(rates):
             layers = find_layers(module, probe, declared=blueprint.blocks, name=name)
     except (RuntimeError, AssertionError, ValueError) as error:  # of torch, and of timm for another size
         raise EvaluationError(
@@ -184,7 +161,7 @@ def open_model(
         ) from error
     how: dict[str, Any] = {"published": published, "labels": blueprint.labels}
     chosen = None if of_texts else _logits_of(names, layers.classes, classes, name, **how)
-    probed = _probe_logits(module, probe, name)
+    probed = _probe_logits(module, probe, name, drops=bool(rates))
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
     digest = model_digest(module, description | ({} if chosen is None else {"classes": chosen}))
     source = dict(blueprint.source or {})
@@ -192,7 +169,8 @@ def open_model(
         source |= {"state_dict": model_digest(module, {}), "held": "by the module"}
     if chosen is not None:
         source |= {"logits": ",".join(map(str, chosen)), "width": str(layers.classes)}
-    return Model(name, module.to(target), blueprint.preprocessing, layers, digest, target, chosen, source, probed)
+    module = module.to(target)
+    return Model(name, module, blueprint.preprocessing, layers, digest, target, chosen, source, probed, rates)
 
 
 def _with_weights(spec: Any, path: Path | None, classes: int, *, pretrained: bool, **how: Any) -> Blueprint:
@@ -261,7 +239,7 @@ def _logits_of(
     return None if indices == tuple(range(width)) else indices
 
 
-def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
+def _probe_logits(module: Any, images: Any, name: str, *, drops: bool) -> tuple[float, ...]:
     """Return a model's first logits of two images; refuse one whose logits do not depend on an image alone.
 
     It is run twice, with two seeds of torch's random numbers, and with the second image in place of the first. Logits
@@ -269,8 +247,7 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
     """
     import torch
 
-    calls = DropoutCalls()
-    with torch.random.fork_rng(devices=[]), dropout_off(calls), exact_float32(), torch.inference_mode():
+    with torch.random.fork_rng(devices=[]), dropout_off(), exact_float32(), torch.inference_mode():
         runs = []
         for seed, rows in enumerate(([0, 1], [0, 1], [1, 1])):
             torch.manual_seed(seed)
@@ -296,7 +273,7 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
             )
     seen = runs[:1]
     with exact_float32(), torch.inference_mode():
-        if calls.rates:
+        if drops:
             generators = [torch.Generator().manual_seed(number) for number in range(len(images))]
             with contextlib.suppress(EvaluationError), dropout_drawn(generators):  # which mc_dropout is refused with
                 seen.append(module(images).nan_to_num())
@@ -312,16 +289,14 @@ def _probe_logits(module: Any, images: Any, name: str) -> tuple[float, ...]:
 def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...]:
     """Read a label map: a CSV file that gives each `class` of the release the `index` of its logit.
 
-    Classes that are not in `names`, the release's, in any case and encoding, are ignored; one written as the release
-    writes it goes before others. `width` is the number of logits.
+    Classes that are not in `names`, the release's, in any case and encoding, are ignored. `width` is the number of
+    logits.
     """
     indices: dict[str, int] = {}
     find, where = by_name(names), one_line(path)
-    lines = list(read_csv(path, ("class", "index"), "Write it with the columns class,index."))
-    written = {cells["class"] for _, cells in lines}
-    for number, cells in lines:
+    for number, cells in read_csv(path, ("class", "index"), "Write it with the columns class,index."):
         name, index = find(cells["class"]), cells["index"]
-        if name is None or (name != cells["class"] and name in written):
+        if name is None:
             continue
         if not (index.isascii() and index.isdigit() and len(index) < 10 and int(index) < width):
             raise EvaluationError(
@@ -350,27 +325,19 @@ def of_wnids(names: Sequence[str], width: int) -> tuple[int, ...] | None:
     return tuple(places[name] for name in names) if set(names) <= places.keys() else None
 
 
-def check_device(device: str) -> None:
-    """Check how a device's name is spelled, without importing torch."""
-    if not _DEVICES.fullmatch(device):
-        raise EvaluationError(
-            f"{device!r} is no device; give auto, cpu, cuda, cuda:1 (the second GPU) or mps as device=."
-        )
-
-
 def pick_device(name: Any) -> str:
     """Resolve `auto` (CUDA if available, else the CPU), or check that this machine has `cpu`, `cuda:1` or `mps`."""
     import torch
 
     device = str(name)  # of torch.device, too
-    check_device(device)
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:  # the latter where torch was built without CUDA
         raise EvaluationError(
-            f"torch cannot use {device}: {first_line(error)}. Give cpu or auto as device=."
+            f"torch cannot use {device}: {first_line(error)}. Give auto, cpu, cuda, cuda:1 (the second GPU) or mps "
+            "as device=."
         ) from error
     return device
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from unknown_detection.evaluation.errors import EvaluationError, a_kind
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.layers import stages
 from unknown_detection.precision import exact_float32
 
@@ -67,12 +67,6 @@ class TextModel:
         import torch
 
         source, model, prompts = self, self.model, tuple(texts.prompts or self.prompts)
-        encoders = ("encode_image", "encode_text"), ("get_image_features", "get_text_features")
-        if not any(all(hasattr(model, name) for name in (*of, "logit_scale")) for of in encoders):
-            raise EvaluationError(
-                f"A text model has {' and '.join(encoders[0])} or {' and '.join(encoders[1])}, and logit_scale, which "
-                f"{a_kind(model)} lacks. Give a CLIP of open_clip or transformers, or a module with these."
-            )
         if isinstance(texts.prompts, str) or any(prompt.count("{}") != 1 for prompt in prompts):
             shown = repr(texts.prompts) if isinstance(texts.prompts, str) else [*prompts]
             raise EvaluationError(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from builders.generate import torch_files
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, evaluation_errors
+from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors
 
 
 def read_state_dict(path: Path) -> dict[str, Any]:
@@ -37,16 +37,6 @@ def load_weights(module: Any, tensors: Mapping[str, Any], *, name: str, path: Pa
     module.load_state_dict(tensors, strict=True)
 
 
-def _extra_state(name: str, value: object) -> str:
-    try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"))
-    except (TypeError, ValueError) as error:
-        raise EvaluationError(
-            f"The state dict has {name}, {a_kind(value)} that is no JSON, so the model cannot be told from others. "
-            "Return tensors, text or numbers from `get_extra_state`."
-        ) from error
-
-
 def model_digest(module: Any, description: Mapping[str, Any]) -> str:
     """Compute the SHA-256 that identifies a model: its weights, code and preprocessing.
 
@@ -58,10 +48,11 @@ def model_digest(module: Any, description: Mapping[str, Any]) -> str:
     """
     import torch
 
-    digest = hashlib.sha256(json.dumps(description, sort_keys=True, separators=(",", ":")).encode() + b"\0")
+    write = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+    digest = hashlib.sha256(write(description).encode() + b"\0")
     for name, tensor in sorted(module.state_dict().items()):
         if not isinstance(tensor, torch.Tensor):
-            digest.update(f"{name}\n{_extra_state(name, tensor)}\n".encode())
+            digest.update(f"{name}\n{write(tensor)}\n".encode())
             continue
         dtype = str(tensor.dtype).removeprefix("torch.")
         digest.update(f"{name}\n{dtype}\n{','.join(map(str, tensor.shape))}\n".encode())

@@ -7,8 +7,6 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -185,11 +183,9 @@ def measure_roles(
 
     A split with rows of several roles, as FACETS's, is named with each of them.
     """
-    measured, splits = [], {role: frame.by_split(rows[rows["role"] == role]) for role in roles}
-    counts = Counter(split for of_role in splits.values() for split in of_role)
-    for role, by_name in splits.items():
-        told_apart = {split if counts[split] == 1 else f"{split}, {role}": of for split, of in by_name.items()}
-        of_role = measure_each(known, told_apart, metrics, **named)
+    measured: list[Figure] = []
+    for role, splits in frame.unknown_by_role(rows, roles).items():
+        of_role = measure_each(known, splits, metrics, **named)
         measured += of_role + means(of_role, n_known=len(known), unknown=role)
     return measured
 
@@ -232,15 +228,11 @@ def register(protocol: Protocol) -> Protocol:
     registers one on the command line.
 
     Raises:
-        EvaluationError: the name is another protocol's, or cannot be one.
+        EvaluationError: the name is another protocol's.
     """
     if not isinstance(protocol, Protocol):
         raise EvaluationError(
             f"{one_line(type(protocol).__name__)} is not a protocol. Make it a Protocol, with its figures as judge."
-        )
-    if not re.fullmatch("[A-Za-z0-9]+(-[A-Za-z0-9]+)*", protocol.name):
-        raise EvaluationError(
-            f"{one_line(protocol.name)!r} cannot be the name of a protocol. Name it with letters, digits and hyphens."
         )
     known = PROTOCOLS.get(protocol.name, protocol)
     if known != protocol and not is_redefined(known.judge, protocol.judge):

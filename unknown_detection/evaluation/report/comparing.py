@@ -1,7 +1,4 @@
-"""Compares models: a heat map of models by detectors, ranks of detectors over models, and accuracy against AUROC.
-
-Tested by `tests/evaluation/report/test_comparing.py`.
-"""
+"""Compares models: a heat map of models by detectors, ranks of detectors over models, and accuracy against AUROC."""
 
 from __future__ import annotations
 
@@ -38,8 +35,7 @@ class ComparedModels:
 
     Attributes:
         protocol: the protocol.
-        areas: mean AUROC over the sets of unknown rows, models x detectors, the best first; NaN for missing ones. It
-            has no columns where models have no set in common.
+        areas: mean AUROC over the sets of unknown rows, models x detectors, the best first; NaN for missing ones.
         accuracy: by model, on the known rows of `test`; NaN without predictions.
         ranks: those of the detectors that all models have; None for fewer than three of them.
         left_out: sets of unknown rows that some models have no scores of, and over which no mean is.
@@ -53,10 +49,8 @@ class ComparedModels:
 
     @property
     def note(self) -> str:
-        """Why there are no ranks, or no comparison; empty where there are."""
+        """Why there are no ranks; empty where there are."""
         models = f"{self.protocol.title}: {len(self.areas)} models have"
-        if self.areas.empty:
-            return f"{models} no set of unknown rows in common and are not compared. Score the same splits with each."
         if self.ranks is not None:
             return ""
         shared = quantity(self.areas.notna().all().sum(), "detector")
@@ -78,10 +72,9 @@ class ComparedModels:
             rows.append([shown_name(str(name)), Cell(f"{rank:.2f}", order=float(rank)), *cells, wins, near])
         left_out, models = len(self.areas.columns) - len(order), len(self.areas)
         note = (
-            f"Friedman's test over {models} models: chi-squared {ranks.chi_squared:.2f}, p = {ranks.p:.2g}; Iman and "
-            f"Davenport's F = {ranks.f:.2f}, p = {ranks.f_p:.2g}. Mean ranks more than {ranks.difference:.2f} "
-            f"apart differ at {LEVEL:g} (Nemenyi's critical difference). AUROC in percent, the mean over the sets of "
-            "unknown rows."
+            f"Friedman's test over {models} models: chi-squared {ranks.chi_squared:.2f}, p = {ranks.p:.2g}. Mean "
+            f"ranks more than {ranks.difference:.2f} apart differ at {LEVEL:g} (Nemenyi's critical difference). AUROC "
+            "in percent, the mean over the sets of unknown rows."
         )
         note += " The p-values are rough for so few models." * (models <= MANY)
         note += f" {left_out} detectors without scores of all models are left out." * bool(left_out)
@@ -92,8 +85,6 @@ class ComparedModels:
 
     def pictures(self) -> Iterator[Picture]:
         """Draw the heat map, the mean ranks, and AUROC against accuracy."""
-        if self.areas.empty:
-            return
         name, title = self.protocol.name, self.protocol.title
         head = f"Mean AUROC by model and detector: {title}"
         shown = self.areas.rename(columns=shown_name)
@@ -125,11 +116,8 @@ def compare(judged: Judged) -> list[ComparedModels]:
             continue
         areas = areas[areas["setting"] == areas["setting"].iloc[0]]
         of_all = areas.groupby(_SET)["variant"].transform("nunique") == areas["variant"].nunique()
-        of_models = areas["variant"].unique()
         left_out, areas = sorted({*areas[~of_all]["unknown"]}), areas[of_all]
         if areas.empty:
-            apart = pd.DataFrame(index=of_models)
-            comparisons.append(ComparedModels(protocol, apart, pd.Series(dtype=float), None, left_out))
             continue
         table = areas.pivot_table("mean", "variant", "detector", sort=False)
         models, detectors = (table.mean(axis=side).sort_values(ascending=False, kind="stable") for side in (1, 0))

@@ -1,7 +1,4 @@
-"""Tabulates how far each detector is from the best one of its model, with intervals of a paired bootstrap.
-
-Tested by `tests/evaluation/report/test_differences.py`.
-"""
+"""Tabulates how far each detector is from the best one of its model, with intervals of a paired bootstrap."""
 
 from __future__ import annotations
 

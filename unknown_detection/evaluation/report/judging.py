@@ -27,7 +27,7 @@ from unknown_detection.evaluation.protocols import (
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.report.figures import over_runs, tidy
 from unknown_detection.evaluation.report.pivot import Pivot, best_first, shown_tables
-from unknown_detection.evaluation.runs import ScoredRun
+from unknown_detection.evaluation.runs import ScoredRun, unequal_sets
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import quantity
 
@@ -137,6 +137,7 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
     demo = f"{release_name(release)} is a demo release: its figures only show that the tools work"
     sentences = [demo] * release.is_demo
     sentences += filter(None, [doubt(release.doubtful_duplicates({config for of in plan.values() for config in of}))])
+    sentences += unequal_sets(runs)
     without = dict.fromkeys(name for run in runs for name, rows in run.rows.items() if "prediction" not in rows)
     if without:
         sentences.append(f"no predictions of {', '.join(without)}, so no figures of errors and of accuracy")

@@ -34,13 +34,6 @@ _SPLITS = {
     "svhn": "SVHN",
 }
 
-STATISTICS = {
-    "standard_deviation": "std",
-    "lower_quartile": "25 %",
-    "upper_quartile": "75 %",
-}
-"""Statistics that columns call by a shorter name."""
-
 
 def detector_name(name: str) -> str:
     """Return the name of a detector in papers, for LaTeX; of an unknown one, its name in the scores file."""

@@ -134,12 +134,11 @@ def _published(figures: pd.DataFrame, runs: Sequence[ScoredRun]) -> list[PageTab
 
 
 def _runs(runs: Sequence[ScoredRun]) -> PageTable:
-    titles = ("Run", "Training", "Seed", "Model", "Weights", "Scores file", "SHA-256")
+    titles = ("Run", "Training", "Seed", "Model", "Weights", "Scores file")
     rows: list[list[Value | Cell]] = [
-        [run.name, run.variant, run.about.seed, run.about.model, code(run.about.model_digest[:12]), run.path.name,
-         code(run.sha256[:12])]
+        [run.name, run.variant, run.about.seed, run.about.model, code(run.about.model_digest[:12]), run.path.name]
         for run in runs
-    ]  # fmt: skip
+    ]
     return replace(page_table("runs", "Runs", titles, rows), searchable=False)
 
 

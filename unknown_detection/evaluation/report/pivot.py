@@ -20,7 +20,6 @@ from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED, FIGURE_KEY, Protocol, matching
 from unknown_detection.evaluation.report.names import (
-    STATISTICS,
     detector_name,
     metric_name,
     set_name,
@@ -246,7 +245,7 @@ def _heading(line: Mapping[Any, Any]) -> str:
     metric, statistic, sides = METRICS[line["metric"]], line["statistic"], (line["n_known"], line["n_unknown"])
     rows = sum(sides) if metric.takes == "errors" else min(sides)
     few = f", n = {rows}" if 0 < rows < FEW else ""
-    of = "" if statistic in ("", "mean") else f", {STATISTICS.get(statistic, statistic)}"
+    of = "" if statistic in ("", "mean") else f", {statistic.replace('_', ' ')}"
     return metric_name(metric.name) + few + of
 
 

@@ -102,15 +102,6 @@ def inline_svg(figure: Any, name: str) -> str:
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
 
 
-def readable(color: Any) -> str:
-    """Return black or white, whichever is easier to read on a colour: at least 4.5 to 1 (WCAG 2, contrast)."""
-    from matplotlib.colors import to_rgb
-
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(color)]
-    luminance = float(np.dot([0.2126, 0.7152, 0.0722], linear))
-    return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
-
-
 def new_figure(title: str, width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
     """Return a figure without a window or global state, and its panels, shape (rows, columns)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -223,6 +214,10 @@ def plot_densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) ->
     return figure
 
 
+_BRIGHT = 71.7
+"""Percent above which black is easier to read on the colours of a heat map than white (WCAG 2, contrast)."""
+
+
 @styled
 def plot_heatmap(values: pd.DataFrame, *, title: str, bar: str) -> Any:
     """Plot a matrix of rates in percent with the names of rows and columns, NaN for missing ones.
@@ -238,7 +233,8 @@ def plot_heatmap(values: pd.DataFrame, *, title: str, bar: str) -> Any:
     image = axes.imshow(percent, cmap=shades, norm=scale, aspect="auto")
     for (row, column), value in np.ndenumerate(percent):
         text = f"{value:.1f}" if value < 99.95 else "100"  # which is as wide as the others
-        cell, ink = (text, readable(shades(scale(value)))) if np.isfinite(value) else ("-", INK)
+        shade = "black" if value > _BRIGHT else "white"
+        cell, ink = (text, shade) if np.isfinite(value) else ("-", INK)
         axes.text(column, row, cell, ha="center", va="center", fontsize=6, color=ink)
     slope = 30 if count <= _SLANTED else 90
     axes.set_xticks(range(count), values.columns, rotation=slope, ha="right", va="center", rotation_mode="anchor")

@@ -33,9 +33,8 @@ from unknown_detection.evaluation.report.page import PAGE, render_page
 from unknown_detection.evaluation.report.pictures import draw
 from unknown_detection.evaluation.report.pivot import Pivot, full_tables, shown_tables
 from unknown_detection.evaluation.report.plots import inline_svg, save
-from unknown_detection.evaluation.runs import ScoredRun, join_runs
+from unknown_detection.evaluation.runs import join_runs
 from unknown_detection.terminal.progress import Log
-from unknown_detection.words import quantity
 
 _SHOWN = 12
 """Detectors that a terminal shows of the first table; of others, a third."""
@@ -64,7 +63,7 @@ class Report:
     warnings: Sequence[str]
 
     def __repr__(self) -> str:
-        return "\n".join([*_terminal_lines(self.results), f"<report: {self.page}>"]).removeprefix("\n")
+        return "\n".join([*_terminal_lines(self.results), f"the page: {self.page}"]).removeprefix("\n")
 
     def _repr_html_(self) -> str:
         tables = [
@@ -72,10 +71,6 @@ class Report:
             for table in self.results
         ]
         return "".join(tables) + f"<p>The page: {Markup.escape(self.page)}</p>"
-
-    def text(self) -> str:
-        """Return the tables of results and the page's place for a terminal."""
-        return "\n".join([*_terminal_lines(self.results), f"the page: {self.page}"])
 
     def json(self) -> str:
         """Return the figures of the tables of results, one a record, with warnings and the page; rates from 0 to 1."""
@@ -144,7 +139,6 @@ def report(
     plan = judging.choose_protocols(protocols, runs, configs)
     if more:
         plan[chosen.protocol_of(more)] = tuple(dict.fromkeys(config for of in plan.values() for config in of))
-    log(_described(opened, runs, plan))
     described = judging.describe_left_out(runs, plan)
     warnings = judging.warnings(opened, runs, plan)
     scored = sorted({config for run in runs for config in run.about.configs})
@@ -224,11 +218,3 @@ def _terminal_lines(short: Sequence[Pivot]) -> list[str]:
     for number, table in enumerate(short):
         lines += ["", *table.text(_SHOWN if not number else _SHOWN // 3)]
     return [*lines, ""] if lines else []
-
-
-def _described(release: Release, runs: Sequence[ScoredRun], plan: judging.Plan) -> str:
-    lines = [f"release  {release.name}, digest {release.digest[:12]}"]
-    for run in runs:
-        training = f", trained by {run.variant}" * bool(run.variant)
-        lines.append(f"{run.name}: {quantity(len(run.rows), 'detector')} on {', '.join(run.about.configs)}{training}")
-    return "\n".join([*lines, *(f"{protocol.name}: {', '.join(of)}" for protocol, of in plan.items())])

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors import DETECTORS, arrays
-from unknown_detection.evaluation.detectors.base import Detector, Scores
+from unknown_detection.evaluation.detectors.base import Detector, Scores, Together
 from unknown_detection.evaluation.detectors.choice import Chosen, choose
 from unknown_detection.evaluation.detectors.logits import average
-from unknown_detection.evaluation.errors import AGAIN, EvaluationError
-from unknown_detection.evaluation.features.runner import Runner, fill
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.runner import fill
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.metrics.metrics import auroc
 from unknown_detection.evaluation.models.features import Features
@@ -44,13 +44,11 @@ _BUILT_IN = [detector.image_pass for detector in DETECTORS.values() if detector.
 class FeatureCache:
     """Loads the features that detectors need, and caches them in memory.
 
-    `members` are features of further models on the same release, for ensembles; `runner` runs the model on the images
-    again, None if only stored outputs are available.
+    `members` are features of further models on the same release, for ensembles.
     """
 
     store: FeatureStore
     members: Sequence[FeatureStore] = ()
-    runner: Runner | None = None
     seed: int = 0
     quiet: bool = False
 
@@ -73,12 +71,13 @@ class FeatureCache:
                 "each model into a folder of its own, and give all of them."
             )
         if detector.image_pass is not None:
-            if self.runner is None:
+            if self.store.runner is None:
                 raise EvaluationError(
-                    f"{detector.name} runs the model on the images again, which needs {AGAIN}. Give them, or leave "
-                    "the detector out."
+                    f"{detector.name} runs the model on the images again, but only features were given. Name the "
+                    "release and the model, too (in Python to extract, which finds all there), or leave the detector "
+                    "out."
                 )
-            detector.image_pass.check(self.runner.model)
+            detector.image_pass.check(self.store.runner.model)
 
     def features(self, key: Key) -> Features:
         """Load the model's features of a split."""
@@ -116,7 +115,7 @@ class FeatureCache:
         store = self.store if built_in else self._of_this_run
         table, ids = store.passes(name), self.store.ids(*key)
         if not table.has("/".join(key), ids).all():
-            runner = self.runner
+            runner = self.store.runner
             assert runner is not None  # `check` refuses the detector otherwise
             run = partial(image_pass.run, seed=self.seed, **parameters)
             rows = len(runner.release.rows(*key))
@@ -128,6 +127,12 @@ class FeatureCache:
 def in_words(hyperparameters: Mapping[str, float]) -> str:
     """Write hyperparameters as `k=50 weight=0.5`."""
     return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
+
+
+def _score_each(detectors: Sequence[Detector], features: Features) -> list[Scores]:
+    if isinstance(detectors[0], Together):
+        return detectors[0].score_together(detectors, features)
+    return [detector.score(features) for detector in detectors]
 
 
 class Rows(NamedTuple):
@@ -237,7 +242,7 @@ class Scorer:
         by_errors = detector.chosen_by == "errors"
         found: list[tuple[float | None, str]] = []
         if self.fit_splits.validation and (by_errors or self.fit_splits.external):
-            groups = [sets] if detector.shares_work else [[hyperparameters] for hyperparameters in sets]
+            groups = [sets] if isinstance(detector, Together) else [[hyperparameters] for hyperparameters in sets]
             found = [of_set for group in groups for of_set in self._try(detector, group, by_errors=by_errors)]
         if not found:
             sides = f"right and of wrong rows of {VALIDATION}" if by_errors else f"both {VALIDATION} and {EXTERNAL}"
@@ -290,8 +295,8 @@ class Scorer:
                     made[number] = self._fitted_on_its_rows(one) if fitted_on is None else one.fit(fitted_on)
                 except EvaluationError as error:
                     found[number] = None, str(error)
-            if several := [*made.values()]:
-                sides = [several[0].score_together(several, rows.unlabelled()) for rows in judged]
+            if made:
+                sides = [_score_each([*made.values()], rows.unlabelled()) for rows in judged]
                 for number, scores in zip(made, zip(*sides, strict=True), strict=True):
                     found[number] = auroc(np.concatenate(scores), truth), ""
         except EvaluationError as error:

@@ -36,8 +36,7 @@ from unknown_detection.evaluation.errors import (
     one_line,
     require_packages,
 )
-from unknown_detection.evaluation.features.extract import Receipt, identify, receipt
-from unknown_detection.evaluation.features.runner import Runner
+from unknown_detection.evaluation.features.extract import Receipt, receipt
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.files import require_writable
 from unknown_detection.evaluation.releases import Key, choose_splits
@@ -59,7 +58,6 @@ def score(
     fit_configs: str | Sequence[str] | None = None,
     search: bool = True,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-    runner: Runner | None = None,
     at_known: float | None = None,
     seed: int = 0,
     device: str = "cpu",
@@ -78,7 +76,8 @@ def score(
     with the traceback where its code is yours.
 
     Args:
-        features: what `extract` returned, or its folder; several on the same release for ensembles of their models,
+        features: what `extract` returned, or its folder, which is not enough for the detectors that run the model on
+            the images again; several on the same release for ensembles of their models,
             the first of which is the model of all other detectors.
         detectors: one or several: names of built-in ones; classes, whose hyperparameters are searched as those of
             names are; instances such as `detectors.KNN(k=50)`, whose hyperparameters stay; or functions that map
@@ -90,8 +89,6 @@ def score(
         search: search hyperparameters on `external_validation`, or use the defaults.
         settings: by detector and hyperparameter, the values to search among, or one value that sets it, as in
             `{"knn": {"k": 50}}`; for an instance, too.
-        runner: runs the model on the images again, for the detectors that need it; None for the one that extracted
-            the features in this process.
         at_known: share of known rows, such as 0.95, that a threshold of each detector keeps: a column `decision` then
             says `known` or `unknown` of each row. Thresholds are conformal, on held-out known rows of validation, and
             stand beside the scores and in their provenance.
@@ -109,27 +106,24 @@ def score(
         tuned on, and which are missing; where it is lost, `evaluate` and `report` go by the ids.
 
     Raises:
-        EvaluationError: there are no such features, configs or detectors, none of the detectors can be fitted, the
-            runner's model is another, or the accuracy differs from the published.
+        EvaluationError: there are no such features, configs or detectors, none of the detectors can be fitted,
+            or the accuracy differs from the published.
         TypeError: the features are something else.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise EvaluationError(f"A seed is a whole number of 0 or more, found {seed!r}. Give one.")
     file = None if out is None else Path(out)
     store, *members = _open_stores(features)
-    runner = runner or store.runner
     if file is not None and file.suffix != ".parquet":
         raise EvaluationError(f"The file of out= must end in .parquet, found {out}. Rename it.")
     if file is not None:
         require_writable(file.parent)
     keys, fit_splits = _choose_rows(store, splits, fit_configs)
-    if runner is not None:
-        store.require(identify(runner.release, runner.model, store.identity.label_names))
     chosen = choose(detectors, settings)
     needing = {name: detector.requires for name, detector in chosen.scored.items() if detector.requires}
     modules = sorted({module for required in needing.values() for module in required})
     require_packages(*modules, to=f"fit {', '.join(needing)}", instead="choose other detectors")
-    scorer = Scorer(FeatureCache(store, members, runner, int(seed), quiet), fit_splits, chosen, search=search, log=log)
+    scorer = Scorer(FeatureCache(store, members, int(seed), quiet), fit_splits, chosen, search=search, log=log)
     level = None if at_known is None else choose_level(scorer, at_known)
     model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
     model_receipt.require(model_receipt.differences if accept else store.identity.accepted)

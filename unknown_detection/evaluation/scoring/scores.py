@@ -16,7 +16,6 @@ and writes has a `Provenance` as `attrs["provenance"]`; in Parquet it stands whe
 from __future__ import annotations
 
 import csv
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -214,7 +213,7 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
 
 
 def _known(names: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
-    """Return the columns of scores among some names; refuse missing and repeated ones, and what may be misspelled."""
+    """Return the columns of scores among some names; refuse missing and repeated ones."""
     found = f"(found: {one_line(', '.join(names))})"
     for name in columns:
         if names.count(name) > 1:
@@ -227,12 +226,6 @@ def _known(names: Sequence[str], columns: Mapping[str, pa.DataType], where: str)
             f"{where} needs the columns id and score, and may have {', '.join(optional)} {found}. Rename its columns, "
             "and in CSV separate them by commas."
         )
-    for name in names:
-        near = difflib.get_close_matches(name.strip().lower(), {*optional} - {*names}, n=1, cutoff=0.55)
-        if name not in columns and near:
-            raise EvaluationError(
-                f"{where} has a column {one_line(name, 60)}, which is not read; did you mean {near[0]}? Rename it."
-            )
     return [name for name in names if name in columns]
 
 

@@ -3,8 +3,6 @@
 Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World (2005), section 2.2; Lei et al., Distribution-Free
 Predictive Inference for Regression (JASA 2018), theorem 2.2: of n + 1 exchangeable scores, the last is at or below the
 k-th smallest of the others with a probability of k / (n + 1), or more if scores tie.
-
-Tested by `tests/evaluation/scoring/test_thresholds.py`.
 """
 
 from __future__ import annotations

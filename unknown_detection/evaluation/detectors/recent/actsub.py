@@ -27,7 +27,7 @@ class ActSub(Together):
     Source: Zöngür, Hesse and Roth, Activation Subspaces for Out-of-Distribution Detection, ICCV 2025, equations 4 to
     10, with SCALE; pruned = 0.95 and lambda = 2 are theirs for ResNets, 0.975 and 1 those for ViTs, and the lists
     those they search. Beyond the last singular value directions are arbitrary, so that k is at most their number; s is
-    at least 0, and one activation at least is kept (all ours).
+    at least 0 (both ours).
 
     Args:
         pruned: share of the activations that `scale` leaves out of its sum.
@@ -68,8 +68,7 @@ class ActSub(Together):
         cosines = top_means(arrays.unit(z @ self.rest), self.bank, [min(_NEAREST, len(self.bank))])
         nearness = np.maximum(-np.log(1 - np.minimum(cosines[:, 0], 1.0)), 0.0)
         inside = z @ self.decisive @ self.decisive.T
-        most = 1 - 1 / z.shape[1]
-        energies = [energy(scale(inside, min(one.pruned, most)) @ self.matrix.T + self.bias) for one in detectors]
+        energies = [energy(scale(inside, one.pruned) @ self.matrix.T + self.bias) for one in detectors]
         return np.stack(
             [of_one * nearness**one.weight for of_one, one in zip(energies, detectors, strict=True)], axis=1
         )

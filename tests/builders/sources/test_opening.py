@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.sources.opening import open_source
-from builders.sources.readers import layouts, parquet_files
+from builders.sources import opening
+from builders.sources.opening import open_source, search_below
+from builders.sources.readers import parquet_files
 from builders.sources.registry import SOURCES
 from tests.builders.trees import refusal, tree
 from tests.sentences import assert_sentence
@@ -33,7 +34,7 @@ def test_a_search_asks_the_system_for_little_in_each_folder(tmp_path, monkeypatc
     resolve, listdir = Path.resolve, os.listdir
     monkeypatch.setattr(Path, "resolve", lambda path: resolved.append(path) or resolve(path))
     monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or listdir(path))
-    assert layouts.search_below(root, lambda folder: parquet_files.split_files(folder, "train") or None) == ([], [])
+    assert search_below(root, lambda folder: parquet_files.split_files(folder, "train") or None) == ([], [])
     assert resolved == [root, root / "link"]
     assert len(listed) == 21
 
@@ -82,13 +83,13 @@ def test_links_within_the_folder_make_no_second_place_and_no_circle(tmp_path):
 
 def test_hidden_folders_and_folders_of_classes_are_not_searched(tmp_path):
     tree(tmp_path, {f".cache/train/{IMAGE}": ""})
-    tree(tmp_path, {f"many/{number:03d}/x": "" for number in range(layouts.WIDTH)})
+    tree(tmp_path, {f"many/{number:03d}/x": "" for number in range(opening.WIDTH)})
     tree(tmp_path, {f"many/classes/train/{IMAGE}": ""})
     assert f"is not in {tmp_path}" in refusal("imagenet", tmp_path, "train")
 
 
 def test_the_search_ends_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(layouts, "FOLDERS", 3)
+    monkeypatch.setattr(opening, "FOLDERS", 3)
     tree(tmp_path, {f"{name}/x": "" for name in "abcd"} | {f"z/train/{IMAGE}": ""})
     assert "not searched: all after the first 3 folders" in refusal("imagenet", tmp_path, "train")
 
@@ -106,7 +107,7 @@ def test_a_folder_without_permission_is_named(tmp_path):
 def test_what_a_folder_may_not_be_read_for_is_asked_of_the_system(tmp_path, monkeypatch):
     tree(tmp_path, {"lost+found/x": "", f"a/train/{IMAGE}": ""})
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "lost+found")
-    result = layouts.search_below(tmp_path, lambda home: home.name if home.name == "a" else None)
+    result = search_below(tmp_path, lambda home: home.name if home.name == "a" else None)
     assert result == ([(tmp_path / "a", "a")], ["lost+found (no permission)"])
 
 
