@@ -9,6 +9,16 @@ MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.5]
 PREPROCESSING = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
 
 
+def images_of(size=8, count=12):
+    """Noise as models get it, the same every time."""
+    return torch.randn(count, 3, size, size, generator=torch.Generator().manual_seed(3))
+
+
+def eight(image):
+    """To the input of the models here, without their mean and standard deviation."""
+    return transforms.functional.to_tensor(image.resize((8, 8)))
+
+
 class Small(nn.Module):
     """Two blocks, dropout and a last layer, for images of 8 x 8."""
 
@@ -47,6 +57,19 @@ class Slow(Small):
 def slow(num_classes):
     """With dropout, as `with_dropout`."""
     return Slow(num_classes, dropout=0.5)
+
+
+class Scaled(Small):
+    """Has another number of each logit than its last layer gives."""
+
+    def forward(self, images):
+        """Logits of images (B, 3, 8, 8)."""
+        return 0.5 * super().forward(images)
+
+
+def scaled(num_classes):
+    """Without a linear head."""
+    return Scaled(num_classes)
 
 
 class AlwaysDropping(Small):

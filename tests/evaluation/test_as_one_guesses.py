@@ -14,18 +14,15 @@ from PIL import Image
 
 import unknown_detection as ud
 from tests.evaluation import small_models
-from tests.evaluation.extra import torch, torchvision
+from tests.evaluation.extra import torchvision
 from tests.evaluation.refusals import refusal
 from tests.evaluation.samples import CONFIG, LABELS, picture
+from tests.evaluation.small_models import eight
 from tests.hf_scripts.samples import make_release
 from tests.sentences import assert_sentence
 from unknown_detection.evaluation.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def eight(image):
-    return torchvision.transforms.functional.to_tensor(image.resize((8, 8)))
 
 
 SPLITS = f"{CONFIG},{CONFIG}-train"
@@ -85,20 +82,14 @@ def test_a_detector_that_cannot_be_fitted_leaves_the_others(release, model):
     assert "No detector can be used with these features: " in refusal(ud.score, features, ["knn", "vim"])
 
 
-def test_a_detector_whose_scores_cannot_be_used_leaves_the_others(features):
-    def broken(rows):
-        return rows.logits[:, 0] * float("nan")
-
-    with pytest.warns(UserWarning, match=r"no scores of broken \(gives 40 of 40 rows a score that is NaN"):
-        scores = ud.score(features, [broken, "msp"], splits=f"{CONFIG}/test")
-    assert set(scores["detector"]) == {"msp"}
-
-
 def test_a_detector_with_an_error_in_its_code_leaves_the_others(features):
-    """With a warning that names both and shows where; alone it raises the error itself."""
+    """With a warning that names both and shows where; alone it raises the error itself. NaN is named, too."""
 
     def broken(rows):
         return rows.logitss
+
+    def nan(rows):
+        return rows.logits[:, 0] * float("nan")
 
     with pytest.warns(
         UserWarning, match=r"no scores of broken \(raised AttributeError: .*logitss.*\n(.*\n)*.* in brok"
@@ -106,6 +97,8 @@ def test_a_detector_with_an_error_in_its_code_leaves_the_others(features):
         scores = ud.score(features, ["msp", broken], splits=f"{CONFIG}/test")
     assert {*scores["detector"]} == {"msp"}
     assert scores.attrs["provenance"]["missing"]["broken"].startswith("broken raised AttributeError: ")
+    with pytest.warns(UserWarning, match=r"no scores of nan \(gives 40 of 40 rows a score that is NaN"):
+        ud.score(features, [ud.detectors.MSP, nan], splits=f"{CONFIG}/test")
     with pytest.warns(UserWarning, match="there are no scores of broken "):
         everything = ud.score(features, ["all", broken], splits=f"{CONFIG}/test", search=False)
     assert [*everything.attrs["provenance"]["missing"]] == ["broken"]
@@ -221,11 +214,10 @@ def test_one_call_without_a_folder_leaves_nothing(release, model, tmp_path, monk
     assert [*tmp_path.iterdir()] == []
 
 
-def test_the_command_of_all_steps(release, model, tmp_path, capsys):
+def test_the_command_of_all_steps(release, weights, tmp_path, capsys):
     """It ends with the table; a detector that is missing is named by flags, and by the exit code."""
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
     flags = ["--release", str(release), "--model", f"{small_models.__file__}:cnn", "--quiet", "--no-plots"]
-    flags += ["--weights", str(tmp_path / "weights.pt"), "--splits", SPLITS, "--device", "cpu", "--workers", "0"]
+    flags += ["--weights", str(weights), "--splits", SPLITS, "--device", "cpu", "--workers", "0"]
     run = ["run", *flags, "--out", str(tmp_path / "out"), "--no-search", "--metrics", "oscr", "--detectors"]
     assert main([*run, "msp,knn"]) == 0
     printed = capsys.readouterr()

@@ -41,9 +41,6 @@ def test_a_table_is_read_whole_with_its_metadata(tmp_path):
     assert read_untrusted(tmp_path / "x.parquet", "it") == table.slice(0, 0)
 
 
-NOT_UTF8 = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
-
-
 def test_a_table_with_fewer_rows_than_it_claims(tmp_path):
     """Of a column that claims no values, pyarrow's `iter_batches` yields no row, and says nothing."""
     pq.write_table(pa.table({"score": [1.0, 2.0]}), tmp_path / "x.parquet")
@@ -68,8 +65,3 @@ def test_tables_that_cannot_be_used(tmp_path, make):
     pq.write_table(make(), tmp_path / "x.parquet", compression="zstd")
     with stops(EvaluationError, "it as Parquet"):
         read_untrusted(tmp_path / "x.parquet", "it")
-
-
-def test_text_that_is_no_utf_8(tmp_path):
-    pq.write_table(pa.table({"a": NOT_UTF8}), tmp_path / "x.parquet")
-    assert "Invalid UTF8" in refusal(read_untrusted, tmp_path / "x.parquet", "it")

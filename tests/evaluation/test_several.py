@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 SPLITS = f"{CONFIG},{CONFIG}-train"
 DETECTORS = ["msp", "knn", "energy", "max_logit"]
-OPTIONS = {"splits": SPLITS, "search": False, "workers": 0, "quiet": True, "device": "cpu"}
+OPTIONS = {"splits": SPLITS, "search": False, "workers": 0, "quiet": True, "device": "cpu", "plots": False}
 
 
 def of_timm():

@@ -15,9 +15,10 @@ from sklearn import metrics
 
 import unknown_detection as ud
 from tests.evaluation import small_models
-from tests.evaluation.extra import nn, torch, torchvision
+from tests.evaluation.extra import nn, torch
 from tests.evaluation.refusals import refusal
 from tests.evaluation.samples import CONFIG, LABELS, fitted
+from tests.evaluation.small_models import eight
 from tests.sentences import assert_sentence
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning
@@ -31,15 +32,10 @@ def lowest_logit(rows):
     return -rows.logits.min(axis=1)
 
 
-def eight(image):
-    """To the input of the small models, without their mean and standard deviation."""
-    return torchvision.transforms.functional.to_tensor(image.resize((8, 8)))
-
-
 # A model in memory
 
 
-def test_a_module_is_a_model_and_stays_as_it_is(release, model, tmp_path):
+def test_a_module_is_a_model_and_stays_as_it_is(release, weights):
     """Its features are those of the same model by its name; it goes on training where it was."""
     module = fitted(small_models.cnn).train()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -47,8 +43,7 @@ def test_a_module_is_a_model_and_stays_as_it_is(release, model, tmp_path):
     assert module.training
     assert all(parameter.requires_grad for parameter in module.parameters())
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
-    named = ud.extract(f"{small_models.__file__}:cnn", release, CONFIG, weights=tmp_path / "weights.pt", device="cpu")
+    named = ud.extract(f"{small_models.__file__}:cnn", release, CONFIG, weights=weights, device="cpu")
     of_module, of_name = (store.features(CONFIG, "test") for store in (features, named))
     assert np.array_equal(of_module.logits, of_name.logits)
     assert np.array_equal(of_module.penultimate, of_name.penultimate)
@@ -106,12 +101,6 @@ def test_a_cache_is_not_used_for_the_same_weights_in_other_code(release, tmp_pat
     assert_sentence(message)
 
 
-def test_detectors_that_look_at_images_again_find_the_module_that_extracted_them(release, features, scores):
-    odin = ud.score(features, "odin", search=False)
-    assert set(odin["detector"]) == {"odin"}
-    assert len(odin) == len(scores) // 2
-
-
 # A file's function
 
 
@@ -126,17 +115,9 @@ def loaded(num_classes):
 """
 
 
-@pytest.fixture
-def loading(model, tmp_path):
-    """A file whose function loads its weights."""
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
-    path = tmp_path / "model.py"
-    path.write_text(LOADING.format(path=str(tmp_path / "weights.pt")))
-    return path
-
-
-def test_a_function_that_loads_its_weights_needs_no_others(release, loading, tmp_path, features, capsys):
-    flags = ["--release", str(release), "--model", f"{loading}:loaded", "--device", "cpu", "--out"]
+def test_a_function_that_loads_its_weights_needs_no_others(release, weights, tmp_path, features, capsys):
+    (tmp_path / "model.py").write_text(LOADING.format(path=str(weights)))
+    flags = ["--release", str(release), "--model", f"{tmp_path / 'model.py'}:loaded", "--device", "cpu", "--out"]
     assert main(["extract", "--splits", f"{CONFIG}/test", *flags, str(tmp_path / "out")]) == 0
     assert "weights  held by the module, state_dict " in capsys.readouterr().out
     odin = ["score", "--features", str(tmp_path / "out"), "--detectors", "odin", "--no-search"]

@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 from torchvision.transforms import functional  # noqa: E402
 
 from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.small_models import of_seed  # noqa: E402
+from tests.evaluation.small_models import images_of, of_seed  # noqa: E402
 from tests.sentences import stops  # noqa: E402
 from unknown_detection.evaluation.detectors import DETECTORS  # noqa: E402
 from unknown_detection.evaluation.detectors.images import (  # noqa: E402
@@ -45,12 +45,8 @@ def opened(module):
     preprocessing = of_declaration(small_models.PREPROCESSING, "it")
     module = module.eval().requires_grad_(False)
     with dropout_off(rates := []):
-        layers = find_layers(module, images_of(2), declared=None, name="it")
+        layers = find_layers(module, images_of(count=2), declared=None, name="it")
     return Model("it", module, preprocessing, layers, "", "cpu", dropout=rates)
-
-
-def images_of(count=12):
-    return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(3))
 
 
 @pytest.fixture
@@ -96,21 +92,6 @@ def test_odin_is_that_of_pytorch_ood(cnn, epsilon, temperature):
     assert np.allclose(scores, expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_a_step_is_epsilon_in_pixel_values(cnn):
-    """Against the gradient of the definition, taken in pixels of [0, 1] instead of preprocessed values."""
-    mean, std = (torch.tensor(of).view(1, 3, 1, 1) for of in (small_models.MEAN, small_models.STD))
-    pixels = (images_of() * std + mean).requires_grad_()
-    logits = cnn.module((pixels - mean) / std) / 10
-    predicted = logits.argmax(1)
-    for row in range(len(pixels)):
-        (-logits[row].log_softmax(0)[predicted[row]]).backward(retain_graph=True)
-    expected = pixels.detach() - 0.01 * pixels.grad.sign()
-    assert torch.allclose(perturbed(cnn, images_of(), 10.0, 0.01) * std + mean, expected, atol=1e-6)
-    before = cnn.module((pixels - mean) / std).log_softmax(1).amax(1)
-    after = cnn.module((expected - mean) / std).log_softmax(1).amax(1)
-    assert (after > before).all()
-
-
 def test_dropout_is_drawn_for_each_row_from_its_id(with_dropout):
     """Written out: the one dropout layer stands before the last layer; a row's generator begins with its mask."""
     module, images = with_dropout.module, images_of()
@@ -134,26 +115,17 @@ def test_dropout_is_drawn_for_each_row_from_its_id(with_dropout):
 
 
 class Many(nn.Module):
-    """Every kind of dropout, and layers that act otherwise while training: batch norm and stochastic depth."""
+    """Every kind of dropout, and batch norm, which acts otherwise while training."""
 
     def __init__(self):
         super().__init__()
         self.layer1 = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Dropout2d(0.5), nn.BatchNorm2d(4))
-        self.depth = Skips()
         self.dropout = nn.Dropout(0.25)
         self.fc = nn.Linear(4, 5)
 
     def forward(self, images):
         """Logits."""
-        return self.fc(self.dropout(self.depth(self.layer1(images)).mean((2, 3))))
-
-
-class Skips(nn.Module):
-    """Stochastic depth that would be seen at once."""
-
-    def forward(self, images):
-        """Nothing is left while training."""
-        return images * 0 if self.training else images
+        return self.fc(self.dropout(self.layer1(images).mean((2, 3))))
 
 
 def test_only_dropout_layers_are_switched_on():
@@ -162,24 +134,22 @@ def test_only_dropout_layers_are_switched_on():
     dropped = {}
     # What the layer behind it gets.
     model.module.layer1[2].register_forward_pre_hook(lambda _, inputs: dropped.update(maps=inputs[0]))
-    model.module.depth.register_forward_hook(lambda *passed: dropped.update(depth=passed[2]))
     generators = [torch.Generator().manual_seed(row) for row in range(40)]
     with dropout_drawn(generators), torch.no_grad():
-        model.module(images_of(40))
+        model.module(images_of(count=40))
     # Whole channels, of each image others, about half of them; what is kept is doubled.
     zero = (dropped["maps"] == 0).flatten(2)
     assert torch.equal(zero.all(2), zero.any(2))
     assert 0.3 < zero.all(2).float().mean() < 0.7
     assert len({tuple(row) for row in zero.all(2).tolist()}) > 4
-    plain = model.module.layer1[0](images_of(40))
+    plain = model.module.layer1[0](images_of(count=40))
     kept = ~zero.all(2)
     assert torch.allclose(dropped["maps"][kept], 2 * plain[kept])
-    assert (dropped["depth"] != 0).any()
     assert all(torch.equal(before[name], tensor) for name, tensor in model.module.state_dict().items())
     assert not any(layer.training for layer in model.module.modules())
     with torch.no_grad():
-        model.module(images_of(4))
-        assert torch.equal(model.module.layer1[0](images_of(4)), dropped["maps"])
+        model.module(images_of(count=4))
+        assert torch.equal(model.module.layer1[0](images_of(count=4)), dropped["maps"])
 
 
 class Functional(small_models.Small):

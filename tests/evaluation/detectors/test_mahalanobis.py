@@ -1,19 +1,16 @@
-"""Mahalanobis distances against SciPy's, RMDS by explicit inverses, shrinking by scikit-learn, GMM by densities."""
+"""Mahalanobis distances against SciPy's, and shrinking by scikit-learn; more is in `test_against_pytorch_ood.py`."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import mahalanobis as distance
-from scipy.stats import multivariate_normal
 
-from tests.evaluation.detectors.toy import CLASSES, FITTED, TESTED, WIDTH, assert_scores, toy_features, units
+from tests.evaluation.detectors.toy import FITTED, TESTED, WIDTH, assert_scores, units
 from unknown_detection.evaluation.detectors import (
-    GMM,
     RMDS,
     RMDSPP,
     Mahalanobis,
-    MahalanobisAll,
     MahalanobisFirst,
     MahalanobisLogits,
     MahalanobisPP,
@@ -49,13 +46,6 @@ def expected_scores(fitted, tested, labels):
 def test_score_is_the_squared_distance_to_the_nearest_class(make, layer):
     detector = assert_scores(make(), expected_scores(layer(FITTED), layer(TESTED), FITTED.labels), 1e-8)
     assert [fitted.shrinkage for fitted in detector.gaussians] == [0.0]
-
-
-def test_all_is_the_mean_of_the_blocks_distances():
-    expected = np.mean(
-        [expected_scores(a, b, FITTED.labels) for a, b in zip(FITTED.blocks, TESTED.blocks, strict=True)], axis=0
-    )
-    assert_scores(MahalanobisAll(), expected, 1e-8)
 
 
 def features_of(values, labels):
@@ -140,27 +130,6 @@ def test_logits_that_always_have_one_sum_shrink_too(classes, width, offset):
         assert gaussians.shrinkage == 0
 
 
-def test_rmds_is_the_distance_to_the_nearest_class_less_that_to_all_rows():
-    z = FITTED.penultimate.astype(float)
-    means = [z[FITTED.labels == c].mean(axis=0) for c in range(CLASSES)]
-    within = np.mean([np.outer(x - means[y], x - means[y]) for x, y in zip(z, FITTED.labels, strict=True)], axis=0)
-    mean, total = z.mean(axis=0), np.cov(z.T, bias=True)
-    expected = [
-        min((x - m) @ np.linalg.inv(within) @ (x - m) for m in means) - (x - mean) @ np.linalg.inv(total) @ (x - mean)
-        for x in TESTED.penultimate.astype(float)
-    ]
-    assert_scores(RMDS(), expected, 1e-9)
-
-
-def test_rmds_is_the_same_in_any_linear_map_of_the_features():
-    mix = np.random.default_rng(0).normal(size=(12, 12))
-    fitted, tested = (
-        dataclasses.replace(rows, penultimate=rows.penultimate.astype(float) @ mix + 3) for rows in (FITTED, TESTED)
-    )
-    expected = RMDS().fit(FITTED).score(TESTED)
-    np.testing.assert_allclose(RMDS().fit(fitted).score(tested), expected, rtol=1e-6, atol=1e-6)
-
-
 def scaled(features, beta):
     lengths = np.linalg.norm(features.penultimate.astype(float), axis=1, keepdims=True)
     return dataclasses.replace(features, penultimate=units(features) * lengths ** (1 - beta))
@@ -176,15 +145,3 @@ def test_radial_distances_and_those_of_length_1_are_those_of_scaled_features(bet
         assert_scores(detector, plain.fit(fitted).score(tested), 1e-8)
     zeros = dataclasses.replace(TESTED.take([0]), penultimate=np.zeros((1, WIDTH)))
     assert np.isfinite(makes[-1][0].score(zeros)).all()
-
-
-@pytest.mark.parametrize("regularization", [1e-6, 0.1])
-def test_gmm_is_the_log_density_of_a_mixture(regularization):
-    fitted = toy_features(rows=203, seed=1)
-    z, density = fitted.penultimate.astype(float), 0.0
-    for c in range(CLASSES):
-        own = z[fitted.labels == c]
-        covariance = np.cov(own.T, bias=True) + regularization * np.eye(WIDTH)
-        normal = multivariate_normal(own.mean(axis=0), covariance)
-        density = density + len(own) / len(z) * normal.pdf(TESTED.penultimate.astype(float))
-    assert_scores(GMM(regularization=regularization), -np.log(density), 1e-8, fitted=fitted)

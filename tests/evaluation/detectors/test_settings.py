@@ -1,8 +1,11 @@
 """Hyperparameters on the command line: what is set, what is searched, and what is refused."""
 
+import re
+
 import numpy as np
 import pytest
 
+from tests.sentences import stops
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors import DETECTORS, ReAct
 from unknown_detection.evaluation.detectors.choice import choose, parse_settings
@@ -37,32 +40,16 @@ def test_settings_in_python_are_one_value_or_several(values, grid):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("knn", "does not name a hyperparameter and a value. Write it as in --set knn.k=50"),
-        ("k=50", "does not name a hyperparameter and a value"),
-        ("kmn.k=50", "'kmn' is not a detector; the closest names are knn"),
-        ("gen.large=50", "'large' is not a hyperparameter of gen; the closest names are largest"),
-        ("knn.features=1", "'features' is not a hyperparameter of knn"),
-        ("ens_f.seed=1", "'seed' is not a hyperparameter of ens_f"),
-        ("msp.temperature=1", "msp has no hyperparameters"),
-        ("knn.k=", "'' in knn.k= is not a whole number"),
-        ("knn.k=2.5", "'2.5' in knn.k=2.5 is not a whole number. Give one."),
-        ("energy.temperature=most", "'most' in energy.temperature=most is not a number"),
-        ("energy.temperature=nan", "is not a number"),
-        ("knn.k=5 knn.k=6", "gives knn.k twice"),
-        ("dice.sparsity=0.5", "There are settings of dice, which is not scored. Add it to the detectors"),
-        ({"KNNN": {"k": (7,)}}, "'KNNN' is not a detector; "),
-        ({"knn": {"k": None}}, "'None' in knn.k=None is not a whole number. Give one."),
-        ({"knn": 5}, "Settings are values by detector and hyperparameter, found {'knn': 5}. Write them as in {"),
-        (["knn.k=5"], 'found [\'knn.k=5\']. Write them as in {"knn": {"k": 50}}.'),
-    ],
-)
-def test_what_cannot_be_set(text, sentence):
-    with pytest.raises(EvaluationError) as refused:
+    "text",
+    ["knn", "k=50", "kmn.k=50", "gen.large=50", "knn.features=1", "ens_f.seed=1", "msp.temperature=1", "knn.k=",
+     "knn.k=2.5", "energy.temperature=most", "energy.temperature=nan", "knn.k=5 knn.k=6", "dice.sparsity=0.5",
+     {"KNNN": {"k": (7,)}}, {"knn": {"k": None}}, {"knn": 5}, ["knn.k=5"]],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_set(text):
+    with stops(EvaluationError, re.match(r"\W*(\w*)", str(text)).group(1)):
         settings = parse_settings(text.split()) if isinstance(text, str) else text
         choose(["knn,msp,ens_f", ReAct(quantile=0.9)], settings)
-    assert sentence in str(refused.value)
 
 
 def test_settings_count_for_an_instance_too():

@@ -163,22 +163,10 @@ def test_a_dry_run_writes_nothing(extract, tmp_path):
     assert f"{CONFIG}/test: there already" in extract(*only("test"), "--dry-run")[1].splitlines()
 
 
-SLOW = """
-import time
-from tests.evaluation import small_models
-
-def cnn(num_classes):
-    model = small_models.cnn(num_classes)
-    model.register_forward_pre_hook(lambda *_: time.sleep(0.03))
-    return model
-"""
-
-
 def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_path):
     """With SIGKILL after its first part, and with a worker, which ends too."""
     release = small_release(tmp_path / "long", {f"{CONFIG}/near_ood": range(1100), f"{CONFIG}/test": range(20)})
-    (tmp_path / "slow.py").write_text(SLOW)
-    model = f"{tmp_path / 'slow.py'}:cnn"
+    model = f"{FILE}:slow"
     assert extract(where=release, model=model, out="undisturbed")[0] == 0
     arguments = {"--release": release, "--splits": CONFIG, "--model": model, "--weights": weights, "--device": "cpu"}
     arguments |= {"--out": tmp_path / "killed", "--workers": 1}
@@ -317,37 +305,21 @@ def test_what_was_not_accepted_ends_the_scoring(extract, tmp_path):
     assert "but 40 % are published" in read_scores(tmp_path / "s.parquet")[1].source["accepted"]
 
 
-def test_a_head_that_is_not_linear_keeps_the_detectors_that_do_not_read_it(release, tmp_path, capsys):
+def test_a_head_that_is_not_linear_keeps_the_detectors_that_do_not_read_it(extract, command, tmp_path):
     """MSP, KNN and the like are scored; among all, ViM and the like are left out with the reason."""
-    (tmp_path / "scaled.py").write_text(SCALED)
-    torch.save(fitted(small_models.cnn).state_dict(), tmp_path / "weights.pt")
-    model = ["--model", f"{tmp_path / 'scaled.py'}:scaled", "--weights", str(tmp_path / "weights.pt")]
-    where = ["--release", str(release), "--splits", f"{CONFIG},{CONFIG}-train", "--device", "cpu"]
-    features = ["--features", str(tmp_path / "out"), "--no-search"]
-    assert main(["extract", *where, *model, "--out", str(tmp_path / "out")]) == 0
-    assert "the logits are no linear layer's" in capsys.readouterr().out
+    code, out, _ = extract(config=f"{CONFIG},{CONFIG}-train", model=f"{FILE}:scaled")
+    assert code == 0 and "the logits are no linear layer's" in out
     assert not (tmp_path / "out" / "head.arrow").exists()
-    scores = tmp_path / "scores.parquet"
-    assert main(["score", *features, "--detectors", "msp,knn,vim", "--out", str(scores)]) == 3
-    assert_sentence(capsys.readouterr().err)
-    assert main(["score", *features, "--detectors", "all", "--out", str(scores)]) == 0
-    (note,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: "))
+    score, scores = ("score", "--no-search"), tmp_path / "scores.parquet"
+    code, _, err = command(*score, features=tmp_path / "out", out=scores, detectors="msp,knn,vim")
+    assert code == 3
+    assert_sentence(err)
+    code, out, _ = command(*score, features=tmp_path / "out", out=scores, detectors="all")
+    (note,) = (line for line in out.splitlines() if line.startswith("left out: "))
     assert re.search(r"[ ,]vim[ ,][^;]*\(reads the model's last layer, found none", note)
     detectors = set(read_scores(scores)[0]["detector"].to_pylist())
     assert {"msp", "energy", "knn", "mahalanobis"} <= detectors
     assert not {"vim", "react", "dice", "ash", "scale", "gradnorm", "fdbd"} & detectors
-
-
-SCALED = """
-from tests.evaluation import small_models
-
-class Scaled(small_models.Small):
-    def forward(self, images):
-        return 0.5 * super().forward(images)
-
-def scaled(num_classes):
-    return Scaled(num_classes)
-"""
 
 
 def test_the_workers_by_default_are_as_many_as_cores(monkeypatch):

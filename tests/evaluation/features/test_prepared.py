@@ -114,15 +114,6 @@ def runner(weights, tmp_path):
     return Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5, workers=1)
 
 
-def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(runner, tmp_path):
-    """In every pass over the images (features, ODIN's), for which `Runner` loads the batches."""
-    table, ids = RowTable(tmp_path / "table"), runner.release.rows(*SNOW)["id"]
-    fill(runner, lambda model, images, ids: {"input": images.flatten(1).numpy()}, table, [SNOW], lambda count: None)
-    stored = np.stack([np.asarray(row["image"]) for row in runner.release.images(*SNOW)]).transpose(0, 3, 1, 2)
-    expected = (stored.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
-    assert np.array_equal(table.read(SPLIT, ids)["input"], expected.reshape(len(stored), -1))
-
-
 def test_a_batch_that_the_memory_does_not_hold_is_refused_with_a_smaller_one(runner, tmp_path):
     """Other errors of torch stay what they are."""
 

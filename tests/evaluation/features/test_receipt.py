@@ -53,19 +53,6 @@ def test_a_published_accuracy_stands_beside_it(store):
     assert not checked.differences
 
 
-@pytest.mark.parametrize(
-    ("published", "rows", "expected"),
-    [
-        (50, 10_000, 1 + 0.98),  # 100 * sqrt(1 / 4 / 10,000) is 0.5
-        (90, 100, 1 + 5.88),  # 100 * sqrt(0.09 / 100) is 3
-        (80, 50_000, 1 + 1.96 * 0.1788854),  # 100 * sqrt(0.16 / 50,000), ImageNet's validation images
-        (100, 3, 1),
-    ],
-)
-def test_the_tolerance_grows_with_the_standard_error_of_so_many_rows(published, rows, expected):
-    assert tolerance(published, rows) == pytest.approx(expected, abs=1e-6)
-
-
 @pytest.mark.parametrize("rows", [40, 1000])
 def test_the_tolerance_has_the_published_accuracy_of_95_of_100_models_within(rows):
     """By the binomial distribution itself: beside the point, a model of this accuracy is stopped 5 times in 100."""

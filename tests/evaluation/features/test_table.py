@@ -62,25 +62,6 @@ def test_after_every_power_cut_the_same_run_ends_with_the_same_rows(tmp_path):
         assert {name: after[name] for name in files} == files, cut.after
 
 
-def test_only_what_is_missing_is_computed_again(table):
-    fill(table)
-    complete = files_of(table.folder)
-    assert fill(table) == []
-    _, second, _ = sorted(table.folder.iterdir())
-    second.unlink()
-    # What a killed run leaves: a file under its temporary name.
-    (table.folder / f".{second.name}.123").write_bytes(b"half")
-    assert table.has(KEY, IDS).tolist() == [True] * 4 + [False] * 4 + [True] * 2
-    assert "lacks 4 of the 10 rows" in refusal(table.read, KEY, IDS)
-    assert fill(table) == [[4, 5, 6, 7]]
-    (table.folder / f".{second.name}.123").unlink()
-    assert files_of(table.folder) == complete
-    for damage in (b"", b"ARROW1\0\0", complete[second.name][:-100]):
-        second.write_bytes(damage)
-        message = refusal(RowTable(table.folder).read, KEY, IDS)
-        assert_sentence(message, second)
-
-
 def test_a_flipped_bit_is_never_read_as_a_feature(table):
     """Arrow's files have no checksum of values; bytes that only fill up may be anything."""
     fill(table, size=10)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.evaluation.extra import nn, timm, torch, torchvision
-from tests.evaluation.small_models import cnn, of_seed
+from tests.evaluation.small_models import images_of, of_seed
 from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.layers import LOGITS_TOLERANCE, capture_outputs, find_layers
@@ -20,11 +20,9 @@ def capture(model, images, declared=None):
         bias = 0 if head.bias is None else head.bias
         of_head = outputs.penultimate @ head.weight.flatten(1).T + bias
         assert (of_head - outputs.logits).abs().max() <= LOGITS_TOLERANCE * max(outputs.logits.abs().max(), 1)
+    assert outputs.penultimate.shape == (len(images), head.weight[0].numel())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     return layers, outputs
-
-
-def images_of(size, count=3):
-    return torch.rand(count, 3, size, size, generator=torch.Generator().manual_seed(1)) - 0.5
 
 
 def same(ours, theirs):
@@ -80,6 +78,7 @@ def test_channels_last_and_means_of_tokens():
         ("shufflenet_v2_x0_5", 32, "fc", "conv1", "conv5", 5),
         ("swin_t", 64, "head", "features.0", "features.7", 8),
         ("timm:regnety_002", 32, "head.fc", "s1", "s4", 4),  # what timm lists, without the stem
+        ("timm:resnetv2_50x1_bit", 32, "head.fc", "stages.0", "stages.3", 4),  # its head is a convolution
     ],
 )
 def test_other_models(make, size, head, first, last, count):
@@ -95,13 +94,6 @@ def test_other_models(make, size, head, first, last, count):
         assert [block.shape[1] for block in outputs.blocks.values()] == [96, 96, 192, 192, 384, 384, 768, 768]
 
 
-def test_a_head_that_is_a_convolution():
-    model = of_seed(timm.create_model, model_name="resnetv2_50x1_bit", num_classes=4)
-    layers, outputs = capture(model, images_of(32))
-    assert layers.head == "head.fc"
-    assert outputs.penultimate.shape == (3, 2048)
-
-
 def test_declared_blocks_of_a_sequence():
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.ReLU(inplace=True), nn.Linear(6, 4)).eval()
     images = images_of(4)
@@ -112,12 +104,6 @@ def test_declared_blocks_of_a_sequence():
     assert same(outputs.blocks["1"], hidden)
     assert same(outputs.blocks["2"], hidden.clamp(min=0))
     assert capture(model, images)[0].blocks == ("1",)
-
-
-def test_hooks_are_gone_afterwards():
-    model = of_seed(cnn, num_classes=4)
-    capture(model, images_of(8))
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
 class Scaled(nn.Module):
@@ -142,29 +128,14 @@ class Cosine(nn.Linear):
         return 16 * nn.functional.linear(nn.functional.normalize(features), nn.functional.normalize(self.weight))
 
 
-class Averaged(nn.Module):
-    """The mean of two heads on the same features."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(12, 5)
-        self.one = nn.Linear(5, 3)
-        self.other = nn.Linear(5, 3)
-
-    def forward(self, images):
-        features = self.body(images.flatten(1))
-        return (self.one(features) + self.other(features)) / 2
-
-
 def test_heads_that_are_not_linear_are_said_to_be_none():
-    """Scaled, cosine and averaged: their penultimate features are what goes into the last layer with weights."""
+    """Scaled and cosine: their penultimate features are what goes into the last layer with weights."""
     images = images_of(2)
     assert find_layers(Scaled(1.0).eval(), images, declared=None, name="it").linear
     cosine = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), Cosine(5, 3))
     for model, head, body in (
         (Scaled(0.5), "fc", lambda model: model.body),
         (cosine, "2", lambda model: model[1]),
-        (Averaged(), "other", lambda model: model.body),
     ):
         layers = find_layers(model.eval(), images, declared=None, name="it")
         assert (layers.head, layers.linear, layers.classes) == (head, False, 3)
@@ -210,16 +181,6 @@ class Listed(nn.Module):
         for stage in self._stages:
             maps = stage(maps)
         return self.classifier(maps.mean((2, 3)))
-
-
-@pytest.mark.parametrize("last", [[], [nn.Softmax(1)]], ids=["logits", "probabilities"])
-def test_a_model_of_one_layer_has_no_blocks(last):
-    model, images = nn.Sequential(nn.Flatten(), nn.Linear(12, 3), *last).eval(), images_of(2)
-    layers = find_layers(model, images, declared=None, name="it")
-    assert (layers.head, layers.blocks, layers.linear) == ("1", (), not last)
-    with torch.inference_mode(), capture_outputs(model, layers) as outputs:
-        model(images)
-    assert same(outputs.penultimate, images.flatten(1)) and not outputs.blocks
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.evaluation.extra import nn, timm, torch, torchvision
 from tests.evaluation.models.test_preprocessing import picture
 from tests.evaluation.refusals import refusal
 from tests.evaluation.samples import CONFIG, LABELS
-from tests.evaluation.small_models import of_seed
+from tests.evaluation.small_models import eight, of_seed
 from tests.sentences import stops
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning
@@ -136,11 +136,7 @@ def plain(*layers, width=4):
 
 
 def opened(module, **options):
-    return open_model(module, None, "abcd", **{"preprocessing": plain_pixels, "device": "cpu"} | options)
-
-
-def plain_pixels(image):
-    return torchvision.transforms.functional.to_tensor(image.resize((8, 8)))
+    return open_model(module, None, "abcd", **{"preprocessing": eight, "device": "cpu"} | options)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -158,7 +154,7 @@ def test_a_module_of_other_numbers_is_run_in_float32_and_this_is_said(dtype):
 def test_a_model_of_one_layer_is_evaluated_without_blocks(release):
     """msp against torch's softmax; a detector of blocks says what it lacks."""
     module = nn.Sequential(nn.Flatten(), nn.Linear(192, len(LABELS)))
-    options = {"preprocessing": plain_pixels, "device": "cpu", "workers": 0}
+    options = {"preprocessing": eight, "device": "cpu", "workers": 0}
     features = ud.extract(module, release, f"{CONFIG}/test,{CONFIG}-train", **options)
     scores = ud.score(features, "msp")
     logits = torch.from_numpy(features.features(CONFIG, "test").logits)

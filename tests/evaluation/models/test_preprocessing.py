@@ -4,7 +4,6 @@ import hashlib
 import io
 import pickle
 import random
-import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -88,34 +87,20 @@ def test_a_callable_that_normalizes_in_another_way():
         assert "preprocessing standardized does not normalize channels by a mean" in refusal(ask)
 
 
-def test_a_callable_that_makes_another_shape_of_some_image():
-    """Here of those that have the size already, of which it forgets one side."""
-    preprocessing = of_declaration(lambda image: TENSOR(image if image.width == 8 else RESIZE(image)), "it")
-    with stops(EvaluationError):
-        preprocessing(picture(8, 9))
-
-
 @pytest.mark.parametrize("order", [[2, 1, 0], [1, 0, 2], [0, 2, 1]])
 def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture(order):
     """Else kept features of one would be taken for those of the other: RGB for BGR, for instance, of OpenCV."""
 
-    def described(by=2, of=(0, 1, 2)):
-        to_tensor = transforms.ToTensor()
-        return of_declaration(lambda image: to_tensor(image.resize((8, 8), by))[list(of)], "it").description
+    def described(by=2, of=(0, 1, 2), side=8, gap=None):
+        image_to_tensor = lambda image: TENSOR(image.resize((side, side), by, reducing_gap=gap))[list(of)]  # noqa: E731
+        return of_declaration(image_to_tensor, "it").description
 
     assert described(0)["from"] == described(2)["from"]
     assert described(0) == described(0) != described(2) != described(of=order)
-
-
-def test_functions_of_one_name_are_told_apart_by_how_they_shrink_images():
-    """By hand with Pillow: enlarged, the nearest pixel and a box are equal, and a gap reduces only what is larger."""
-
-    def described(by, gap=None):
-        return of_declaration(lambda image: TENSOR(image.resize((64, 64), by, reducing_gap=gap)), "it").description
-
+    # As Pillow enlarges, the nearest pixel and a box are equal, and a gap reduces only what is larger.
     box, nearest, bilinear = Image.Resampling.BOX, Image.Resampling.NEAREST, Image.Resampling.BILINEAR
-    assert described(box) == described(box) != described(nearest)
-    assert described(bilinear) != described(bilinear, gap=1.0)
+    assert described(box, side=64) != described(nearest, side=64)
+    assert described(bilinear, side=64) != described(bilinear, side=64, gap=1.0)
 
 
 def drawn(library, share):
@@ -213,13 +198,6 @@ def test_an_image_of_more_than_8_bits_is_named(load, kind, form):
     Image.fromarray(np.full((8, 8), 30_000, kind)).save(encoded, form)
     with stops(EvaluationError, "a/b.png", "8 bits"):
         load(encoded.getvalue())
-
-
-def test_images_of_photographs_size_are_read(load):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ((numbers, images),) = load(small())
-    assert list(numbers) == [0] and images.shape == (1, 3, 8, 8)
 
 
 def test_a_worker_makes_a_batch_in_the_memory_that_it_shares():

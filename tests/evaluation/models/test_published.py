@@ -9,7 +9,7 @@ import pytest
 from tests.evaluation.extra import safetensors, timm, torch, torchvision
 from tests.evaluation.models.test_weights import Executes
 from tests.evaluation.samples import picture
-from tests.evaluation.small_models import of_seed
+from tests.evaluation.small_models import images_of, of_seed
 from tests.hf_scripts.samples import make_release
 from tests.sentences import assert_sentence, stops
 from unknown_detection.evaluation.__main__ import main
@@ -37,10 +37,6 @@ def published(hub, api, module):
     """The commit with the weights in timm's repository."""
     hub.create(REPOSITORY)
     return hub.commit(REPOSITORY, {"model.safetensors": safetensors.save(module.state_dict())})
-
-
-def images_of(side):
-    return torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(0))
 
 
 def test_weights_of_timm(hub, module, published):

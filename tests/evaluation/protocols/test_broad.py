@@ -118,23 +118,6 @@ def test_what_a_release_lacks_of_the_paper_is_said():
     assert broad.absent(make_rows(REFERENCE, *complete, SHIFTED[7])) == []
 
 
-def test_means_are_over_the_splits_of_a_kind_and_then_over_kinds():
-    every = figures("broad", make_rows(*GROUPS))
-    plain = {f["unknown"]: f["value"] for f in every if f["setting"] == "dsd" and not f["statistic"]}
-    kinds = {
-        "broad-novel-classes": (plain["inaturalist"] + plain["imagenet_o"]) / 2,
-        "broad-adversarial": (plain["pgd_vit"] + plain["autoattack_vit"]) / 2,
-        "broad-synthetic": plain["biggan"],
-        "broad-corruptions": plain["snow"],
-        "broad-multi-label": plain["cocomagenet"],  # without mono, as in the paper's table 2
-    }
-    for config, value in kinds.items():
-        assert only(every, setting="dsd", config=config, statistic="mean")["value"] == pytest.approx(value)
-    overall = only(every, setting="dsd", unknown="novel_class + adversarial + synthetic + corruption + multi_label")
-    assert overall["value"] == pytest.approx(np.mean(list(kinds.values())))
-    assert overall["config"] == " + ".join(sorted(kinds))
-
-
 def test_a_part_of_broad_says_what_its_means_are_over():
     every = figures("broad", make_rows(REFERENCE, SHIFTED[0], SHIFTED[5]))
     overall = only(every, setting="dsd", config="broad-corruptions + broad-novel-classes")

@@ -71,7 +71,9 @@ def test_misclassification_is_of_in_distribution_test_rows_alone():
     assert [f["metric"] for f in measured] == ["accuracy", "aurc", "eaurc", "augrc"]
     best = mean_risk(range(60), sorted(WRONG))
     risk = mean_risk(TEST, WRONG)
-    assert [f["value"] for f in measured[:3]] == pytest.approx([0.8, risk, risk - best], abs=1e-12)
+    right, wrong = ([s for s, w in zip(TEST, WRONG, strict=True) if w == side] for side in (False, True))
+    augrc = 0.8 * 0.2 * (1 - auc(right, wrong)) + 0.2**2 / 2  # Traub et al., section 3.2
+    assert [f["value"] for f in measured] == pytest.approx([0.8, risk, risk - best, augrc], abs=1e-12)
     assert {(f["n_known"], f["n_unknown"]) for f in measured} == {(48, 12)}
 
 
@@ -365,16 +367,13 @@ def test_facets_without_labels_has_no_mistakes_and_an_unknown_protocol_is_refuse
     assert_sentence(refusal(figures, "unknown-detect", make_rows(*CIFAR)), "unknown-detection")
 
 
-def test_what_is_no_protocol_of_one_s_own_is_refused():
-    for protocol in (lambda rows: [], replace(PROTOCOLS["facets"], title="mine")):
+def test_a_protocol_is_replaced_by_one_that_the_same_code_makes(monkeypatch):
+    """As in a notebook, whose cell is run again; what is none, or has another's name, is refused."""
+    monkeypatch.setattr(registry, "PROTOCOLS", dict(PROTOCOLS))
+    facets = PROTOCOLS["facets"]
+    for protocol in (lambda rows: [], replace(facets, title="mine")):
         with stops(EvaluationError):
             register(protocol)
-    assert PROTOCOLS["facets"].title == "FACETS"
-
-
-def test_a_protocol_is_replaced_by_one_that_the_same_code_makes(monkeypatch):
-    """As in a notebook, whose cell is run again."""
-    monkeypatch.setattr(registry, "PROTOCOLS", dict(PROTOCOLS))
 
     def cell(title):
         return Protocol("mine", title, "Ours", lambda rows: [])

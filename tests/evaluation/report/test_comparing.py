@@ -126,8 +126,8 @@ def test_a_page_without_ranks_says_why(digits, files, tmp_path):
 
 
 def test_plots_of_the_best_models_and_of_all_together(digits, files, tmp_path):
-    """The heat map of models stands beside the first table; equal data give equal files."""
-    ud.report([str(path) for path in files], load(str(digits)), tmp_path / "report", plots=True)
+    """The heat map of models stands beside the first table."""
+    ud.report([str(path) for path in files[:3]], load(str(digits)), tmp_path / "report", plots=True)
     names = {path.stem for path in (tmp_path / "report" / "plots").glob("*.pdf")}
     assert {f"{kind}-unknown-detection" for kind in ("models", "ranks", "accuracy")} <= names
     page = (tmp_path / "report" / "report.html").read_text()

@@ -10,20 +10,11 @@ from tests.evaluation.made_rows import figure, of_run
 from tests.evaluation.report.as_text import figures_of
 from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY
 from unknown_detection.evaluation.report.figures import (
-    COLUMNS,
     over_runs,
     tidy,
     write_figures,
 )
-
-
-def test_every_figure_is_a_line_with_its_run_and_its_release():
-    (line,) = tidy([(of_run("odin"), [figure(0.75)])]).to_dict("records")
-    assert list(line) == list(COLUMNS)
-    assert line == {**of_run("odin"), **figure(0.75)}
-    assert set(FIGURE_KEY) == {name for name, value in figure(0.75).items() if isinstance(value, str)}
 
 
 def test_what_is_written_is_read_back_and_the_same_bytes_come_again(tmp_path):
@@ -54,14 +45,6 @@ def test_mean_and_sample_deviation_over_runs_are_those_of_the_standard_library()
     assert math.isnan(means["std"][1]), "one run has no deviation"
     undefined = tidy((line, [figure(value)]) for line, value in zip(runs, (0.9, math.nan, 0.8), strict=False))
     assert math.isnan(over_runs(undefined)["mean"][0]), "no mean over fewer runs than there are"
-
-
-def test_figures_stay_in_the_order_in_which_they_first_come_however_many_they_are():
-    named = [(f"d{number % 60}", figure(0.5, unknown=f"split {number * 7919 % 1000}")) for number in range(3000)]
-    means = over_runs(tidy((of_run(name, seed=seed), [line]) for seed in range(2) for name, line in named))
-    assert list(zip(means["detector"], means["unknown"], strict=True)) == [
-        (name, line["unknown"]) for name, line in named
-    ]
 
 
 def test_the_same_run_twice_is_refused_but_not_scores_of_unknown_origin():

@@ -303,17 +303,13 @@ def test_several_ways_of_training_with_several_seeds_stand_beside_each_other(tmp
 
 
 def test_scores_that_are_not_those_of_the_rows_are_refused(tmp_path, digits, rows, capsys):
-    columns = rows(0)
-    path = write(tmp_path / "run.parquet", digits, columns, keep=columns["split"] != "near_ood")
-    message = refused(capsys, tmp_path / "out", digits, "--scores", path)
-    assert re.search("lacks scores of .* of the 120 rows of digits/near_ood", message) and message.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-    table = pq.read_table(write(tmp_path / "run.parquet", digits, columns))
+    table = pq.read_table(write(tmp_path / "run.parquet", digits, rows(0)))
     about = json.loads(table.schema.metadata[METADATA])["provenance"]
     other = Provenance(**{**about, "configs": (CONFIG,), "release_digest": "ab" * 32})
     write_scores(tmp_path / "run.parquet", table, other)
     message = refused(capsys, tmp_path / "out", digits, "--scores", tmp_path / "run.parquet")
     assert_sentence(message)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_cannot_be_judged_is_refused(tmp_path, digits, rows, path, capsys, monkeypatch):
@@ -354,22 +350,6 @@ def test_python_gives_the_same_report_as_the_command_with_tables_on_demand(tmp_p
     assert f">{100 * auroc:.2f}<" in written._repr_html_() and str(written.page) in written._repr_html_()
     assert f" {100 * auroc:.2f} " in repr(written)
     assert len(files["figures.csv"].splitlines()) == 1 + len(figures)
-
-
-def test_splits_that_are_not_chosen_need_no_scores(tmp_path, digits, rows, capsys):
-    columns = rows(0)
-    path = write(tmp_path / "run.parquet", digits, columns, keep=columns["split"] != "far_ood_noise")
-    chosen = ",".join(f"{CONFIG}/{name}" for name in ("test", "near_ood", "far_ood_textures"))
-    assert report(tmp_path / "out", digits, "--scores", path) == 2
-    assert report(tmp_path / "out", digits, "--scores", path, "--splits", chosen) == 0
-    complete = write(tmp_path / "whole" / "run.parquet", digits, columns)
-    assert report(tmp_path / "all", digits, "--scores", complete, "--splits", chosen) == 0
-    figures = [figures_of(tmp_path / name) for name in ("out", "all")]
-    assert figures[0].equals(figures[1])
-    assert "far_ood_noise" not in " ".join(figures[0]["unknown"])
-    capsys.readouterr()
-    assert report(tmp_path / "none", digits, "--scores", path, "--splits", f"{CONFIG}/far_ood") == 2
-    assert_sentence(capsys.readouterr().err, "far_ood")
 
 
 def test_a_report_is_replaced_but_nothing_else_and_not_by_half_of_one(tmp_path, digits, path, capsys, monkeypatch):

@@ -19,10 +19,7 @@ from tests.sentences import assert_sentence  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.detectors import DETECTORS, ImageDetector, ImagePass  # noqa: E402
 from unknown_detection.evaluation.detectors.images import run_with_dropout  # noqa: E402
-from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
-from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import load_batches  # noqa: E402
-from unknown_detection.evaluation.releases import load  # noqa: E402
 from unknown_detection.evaluation.scoring import fit  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
@@ -56,24 +53,28 @@ def extract(root, out, *flags, **model):
 
 
 @pytest.fixture
-def score(base, tmp_path, capsys):
+def score(command, base, tmp_path):
     """Run the command; the exit code, what it said on stdout and stderr, and the scores by detector."""
 
-    def run(*flags, detectors, features=None, out="scores.parquet", model=True):
-        capsys.readouterr()
-        arguments = ["--features", str(features or base / "features"), "--detectors", detectors]
-        arguments += [*model_flags(base), "--device", "cpu"] if model else []
-        code = main(["score", *arguments, "--out", str(tmp_path / out), *flags])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err, scores_of(tmp_path / out) if code == 0 else {}
+    def run(*flags, detectors, features=None, out="scores.parquet"):
+        given = {"features": features or base / "features", "detectors": detectors, "out": tmp_path / out}
+        ran = command("score", *model_flags(base), "--device", "cpu", *flags, **given)
+        return *ran, scores_of(tmp_path / out) if ran[0] == 0 else {}
 
     return run
 
 
-def opened_again(base):
+@pytest.fixture
+def store(base):
     """The features with their model, as a later call of Python's opens them."""
     given = {"weights": base / "weights.pt", "cache": base / "features", "device": "cpu", "quiet": True}
     return ud.extract(f"{FILE}:with_dropout", base / "release", f"{CONFIG},{CONFIG}-train", **given)
+
+
+@pytest.fixture
+def runner(store):
+    """That model, and the release."""
+    return store.runner
 
 
 def scores_of(path):
@@ -84,15 +85,14 @@ def scores_of(path):
     return {name: np.array([rows[id_] for id_ in sorted(rows)]) for name, rows in scores.items()}
 
 
-def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
+def test_what_dropout_sees_is_kept_and_used_again(base, runner, score, tmp_path):
     """Against the look itself; both methods share it, and a second run shows the model no image."""
     few = ("--set", "mc_dropout.samples=5", "--set", "mc_dropout_mi.samples=5")
     code, _, err, scores = score(*few, detectors="mc_dropout,mc_dropout_mi")
     assert (code, err) == (0, "")
-    model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")
-    rows = list(load(str(base / "release")).images(CONFIG, "near_ood"))
-    images = torch.stack([model.preprocessing(row["image"]) for row in rows])
-    outputs = run_with_dropout(model, images, [row["id"] for row in rows], seed=0, samples=5)
+    rows = list(runner.release.images(CONFIG, "near_ood"))
+    images = torch.stack([runner.model.preprocessing(row["image"]) for row in rows])
+    outputs = run_with_dropout(runner.model, images, [row["id"] for row in rows], seed=0, samples=5)
     table = read_scores(tmp_path / "scores.parquet")[0].to_pylist()
     by_key = {(row["detector"], row["id"]): row for row in table}
     for number, id_ in enumerate(row["id"] for row in rows):
@@ -142,7 +142,9 @@ class Mixed(ImageDetector):
 """
 
 
-def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on(base, score, tmp_path, monkeypatch):
+def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on(
+    base, store, runner, score, tmp_path, monkeypatch
+):
     """Six trials of a detector of one's own, two passes; it reads the model's stored features, too.
 
     The next run shows them again: no digest of its file tells of what it imports or reads.
@@ -162,10 +164,8 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
         assert {name for name, _ in shown} == {"brightness-step=1-mixed", "brightness-step=2-mixed"}
     assert not [*(base / "features" / "passes").glob("brightness*")]
     chosen = read_scores(tmp_path / "scores.parquet")[1].hyperparameters["mixed"]
-    rows = list(load(str(base / "release")).images(CONFIG, "near_ood"))
-    model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")
-    features = FeatureStore.open(base / "features").features(CONFIG, "near_ood")
-    images = np.stack([model.preprocessing(row["image"]).numpy() for row in rows])
+    rows, features = list(runner.release.images(CONFIG, "near_ood")), store.features(CONFIG, "near_ood")
+    images = np.stack([runner.model.preprocessing(row["image"]).numpy() for row in rows])
     expected = chosen["step"] * images.max((1, 2, 3)) + chosen["share"] * features.penultimate.sum(axis=1)
     scores = {
         row["id"]: row["score"]
@@ -176,10 +176,9 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
 
 
 @pytest.mark.parametrize("name", ["mine", "without_rank_one"])
-def test_outputs_of_a_pass_in_python_are_those_of_its_code(base, tmp_path, monkeypatch, name):
+def test_outputs_of_a_pass_in_python_are_those_of_its_code(store, runner, tmp_path, monkeypatch, name):
     """Not those of one that had the name before, and rankfeat's stay its own."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    store = opened_again(base)
 
     def scores(factor):
         def run(model, images, ids, *, seed, by):
@@ -207,9 +206,8 @@ def test_outputs_of_a_pass_in_python_are_those_of_its_code(base, tmp_path, monke
     assert not list(tmp_path.iterdir()), "nothing is left"
 
 
-def test_passes_of_one_name_are_of_the_detector_that_asks(base):
+def test_passes_of_one_name_are_of_the_detector_that_asks(store, runner):
     """Of two detectors of one's own in one run, the second once got what the first one's pass had given."""
-    store = opened_again(base)
 
     def detector(of, value):
         class Mine(ImageDetector):

@@ -21,14 +21,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 DETECTORS = ["msp", "max_logit", "energy"]
 
 
-@pytest.fixture(scope="module")
-def folder(release, tmp_path_factory):
-    torch.set_num_threads(1)
-    root = tmp_path_factory.mktemp("features") / "all"
-    ud.extract(fitted(small_models.cnn), release, f"{CONFIG},{CONFIG}-train", cache=root, workers=0, quiet=True)
-    return root
-
-
 def known_scores(scores, release, half):
     """Sorted scores of the held-out known rows, by detector: all of validation, or its tune half."""
     rows = ud.load(release).rows(CONFIG, "validation")
@@ -41,7 +33,7 @@ def known_scores(scores, release, half):
 
 
 @pytest.mark.parametrize(("half", "level"), [(False, 0.95), (False, 0.8), (True, 0.9)])
-def test_the_threshold_is_the_conformal_one_and_each_row_has_a_decision(folder, release, half, level):
+def test_the_threshold_is_the_conformal_one_and_each_row_has_a_decision(features, release, half, level):
     """ceil((n + 1) level) by hand: of 60 rows place 58 and 49, of the tune half's 28 place 27."""
     lines = []
     options = {"search": False, "at_known": level, "log": lines.append}
@@ -50,7 +42,7 @@ def test_the_threshold_is_the_conformal_one_and_each_row_has_a_decision(folder, 
         store = ud.extract(fitted(small_models.cnn), release, splits, workers=0, quiet=True)
         scores = ud.score(store, DETECTORS, **options)
     else:
-        scores = ud.score(folder, DETECTORS, **options)
+        scores = ud.score(features, DETECTORS, **options)
     about = scores.attrs["provenance"]
     place = {0.95: 58, 0.8: 49, 0.9: 27}[level]
     for name, values in known_scores(scores, release, half).items():
@@ -74,25 +66,25 @@ def test_of_exchangeable_scores_the_share_is_as_said(count, level):
     assert kept == place and kept / (count + 1) >= level
 
 
-def test_detectors_that_saw_the_rows_are_named(folder):
+def test_detectors_that_saw_the_rows_are_named(features):
     """KNN is tuned on them, Temperature is fitted on them; MSP is neither."""
     lines = []
-    ud.score(folder, ["msp", "knn", "temperature"], at_known=0.9, log=lines.append)
+    ud.score(features, ["msp", "knn", "temperature"], at_known=0.9, log=lines.append)
     (said,) = [line for line in lines if "guarantee is not exact" in line]
     assert "note: knn, temperature were fitted or tuned" in said
 
 
-def test_what_is_refused(folder, release):
-    assert "needs 199. Extract more" in refusal(ud.score, folder, "msp", at_known=0.995)
+def test_what_is_refused(features, release):
+    assert "needs 199. Extract more" in refusal(ud.score, features, "msp", at_known=0.995)
     for level in (0, 1, 95):
-        assert f"found {level}." in refusal(ud.score, folder, "msp", at_known=level)
+        assert f"found {level}." in refusal(ud.score, features, "msp", at_known=level)
     store = ud.extract(fitted(small_models.cnn), release, [f"{CONFIG}/test", f"{CONFIG}/near_ood"], workers=0)
     assert "no features of validation or held_out" in refusal(ud.score, store, "msp", at_known=0.9)
 
 
-def test_the_command_writes_thresholds_and_decisions(folder, release, tmp_path):
+def test_the_command_writes_thresholds_and_decisions(features, release, tmp_path):
     """Beside the scores, which evaluate as those without; another run without the flag leaves none."""
-    score = ["score", "--features", str(folder), "--no-search", "--detectors", "msp,knn", "--quiet"]
+    score = ["score", "--features", str(features.root), "--no-search", "--detectors", "msp,knn", "--quiet"]
     out = tmp_path / "scores.parquet"
     assert main([*score, "--out", str(out), "--at-known", "0.95"]) == 0
     scores, thresholds = pd.read_parquet(out), pd.read_csv(tmp_path / "scores.thresholds.csv")

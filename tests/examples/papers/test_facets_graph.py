@@ -8,7 +8,7 @@ pytest.importorskip("matplotlib", reason="draws the graph")
 networkx = pytest.importorskip("networkx", reason="writes the graph")
 
 import unknown_detection as ud  # noqa: E402
-from tests.evaluation.facets_release import CONFIG, ROWS, make_facets  # noqa: E402
+from tests.examples.papers.facets_release import CONFIG, ROWS, make_facets  # noqa: E402
 from tests.examples.papers.scripts import run, script  # noqa: E402
 
 # True class, predicted class, whether in-distribution, and the scores of these images.
