@@ -159,7 +159,7 @@ def test_one_call_from_a_model_to_the_table(release, model, tmp_path):
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["features", "report", "scores.parquet"]
     assert {*done.scores["detector"]} == {"msp", "knn"}
     pd.testing.assert_frame_equal(done.figures, ud.evaluate(done.scores, release))
-    assert re.search(r"^knn .*\n", repr(done), re.M) and repr(done).endswith("report.html>")
+    assert re.search(r"^knn .*\n", repr(done), re.M) and repr(done).endswith("report.html")
     assert "<table" in done._repr_html_()
     assert f"{CONFIG}/test: 40 of 40 images" in lines
     again = []
