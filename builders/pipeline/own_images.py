@@ -18,6 +18,10 @@ from builders.release.layout import MANIFEST
 from builders.release.remarks import RemarksOfThread, collect_remarks
 from builders.storage.folders import takes_requests
 
+_MOST_THREADS = 8
+"""Workers up to which the check decodes; ours. Beyond about ten, threads wait for their interpreter, by the profile of
+two: a tenth of an image's time is Python's."""
+
 
 @contextlib.contextmanager
 def checking(request: BuildRequest, *, compared: bool) -> Iterator[Callable[[bytes, str], object]]:
@@ -27,7 +31,7 @@ def checking(request: BuildRequest, *, compared: bool) -> Iterator[Callable[[byt
     either if images are refused. In a store nothing is kept.
 
     A new release that compares all its images has them decoded by the check, in threads that share them out evenly,
-    where shards are few and of unequal size. Machines of a cluster decode what they write.
+    where shards are few and of unequal size. Many workers, and machines of a cluster, decode what they write.
     """
     if takes_requests(request.out):
         with collect_remarks(RemarksOfThread()):  # what is written tells of its remarks
@@ -38,7 +42,7 @@ def checking(request: BuildRequest, *, compared: bool) -> Iterator[Callable[[byt
         try:
             takes_all = request.limit_per_class is None and not request.splits
             is_new = request.executor.executor == "local" and not request.layout.inside(MANIFEST).exists()
-            ahead = compared and takes_all and is_new
+            ahead = compared and takes_all and is_new and request.executor.processes <= _MOST_THREADS
             with image_check(request.layout, decode=request.decode, compared=compared, ahead=ahead) as check:
                 yield check
         except (BuildError, OSError):
