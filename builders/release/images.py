@@ -70,6 +70,9 @@ _DEEP_MODES = ("I", "F")
 """Starts of Pillow's modes for values of 16 and 32 bits (I;16, I;16B, I, F). No file says which of them is white, and
 `convert("RGB")`, by which `datasets`' readers go on, makes all above 255 white (Pillow 11 to 13)."""
 
+_JPEG_FORMATS = ("JPEG", "MPO")
+"""Formats that need no more memory than their size says, which is looked at before (`MOST_PIXELS`)."""
+
 _OTHER_PROGRAMS = {"EPS": "Ghostscript", "WMF": "Windows"}
 """Formats that Pillow has drawn by another program, so that the pixels depend on the machine."""
 
@@ -79,6 +82,10 @@ _MOST_METADATA = 1 << 22
 
 class UnreadableImageError(ValueError):
     """The bytes of an image do not decode; the message gives the reason in a few words."""
+
+
+class NoMemoryError(Exception):
+    """This machine lacks memory for a JPEG, of whose bytes that says nothing; none of `DECODE_ERRORS`."""
 
 
 class TooNarrowError(ValueError):
@@ -130,13 +137,19 @@ def refuse_undecodable(image: Image.Image) -> None:
 def decode(data: bytes) -> Image.Image:
     """Decode an image and apply its EXIF orientation, in the order of `datasets.Image.decode_example` (5.2).
 
-    Raises `UnreadableImageError` for one that no release has, and any of `DECODE_ERRORS` if it does not decode.
+    Raises `UnreadableImageError` for one that no release has, any of `DECODE_ERRORS` if it does not decode, and
+    `NoMemoryError` for a JPEG where it might.
     """
     if (plain := _plain_jpeg(data)) is not None:
         return plain
     image: Image.Image = Image.open(io.BytesIO(data))
     refuse_undecodable(image)
-    image.load()
+    try:
+        image.load()
+    except MemoryError as error:
+        if image.format not in _JPEG_FORMATS:
+            raise
+        raise _no_memory(image.size) from error
     if image.getexif().get(ExifTags.Base.Orientation) is not None:
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith(_DEEP_MODES):
@@ -155,8 +168,15 @@ def _plain_jpeg(data: bytes) -> Image.Image | None:
     mode = _PLAIN_MODES.get(len(header.read.components))
     try:
         return None if mode is None else Image.frombytes(mode, header.read.size, data, "jpeg", mode, "")
+    except MemoryError as error:
+        raise _no_memory(header.read.size) from error
     except DECODE_ERRORS:  # Pillow finds it again, and says what it is
         return None
+
+
+def _no_memory(size: tuple[int, int]) -> NoMemoryError:
+    """Return the error in words by which `unknown_detection.terminal.shortages` knows it, also from a worker."""
+    return NoMemoryError(f"unable to allocate an image of {size[0]:,} x {size[1]:,} pixels")
 
 
 def decode_built(data: bytes) -> Image.Image:

@@ -1,5 +1,7 @@
 import io
 import struct
+import subprocess
+import sys
 
 import datasets
 import numpy as np
@@ -253,3 +255,32 @@ def test_all_metadata_of_many_blocks_is_removed_at_once():
     data = jpeg()
     assert images.check_image(data[:2] + 100 * block + data[2:]) == data
     assert images.check_image(data[:2] + block + data[2:]) is None
+
+
+_WITHOUT_ROOM = """
+import resource, sys
+from pathlib import Path
+from builders.release import images
+from unknown_detection.terminal.shortages import shortage
+
+data = Path(sys.argv[1]).read_bytes()
+images.decode(data).close()
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
+try:
+    images.check_image(data, decode=True)
+except images.UnreadableImageError as error:
+    print("damaged:", error)
+except Exception as error:
+    print(shortage(type(error)(str(error))))  # as it comes from a worker, without what it was raised from
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+@pytest.mark.parametrize("options", [{}, {"exif": exif_of(Orientation=1)}], ids=["plain", "with-exif"])
+def test_a_jpeg_for_which_memory_lacks_is_not_called_damaged(tmp_path, options):
+    """Whoever believes it removes a good image; 4000 x 4000 pixels take 48 MB, and 8 are there."""
+    Image.new("RGB", (4000, 4000)).save(tmp_path / "image.jpg", **options)
+    command = [sys.executable, "-c", _WITHOUT_ROOM, str(tmp_path / "image.jpg")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.stdout.startswith("The memory does not suffice (unable to allocate an image of 4,000 x"), done
