@@ -24,7 +24,6 @@ from unknown_detection.evaluation.metrics.bootstrap import require_samples, resa
 from unknown_detection.evaluation.metrics.metrics import USUAL, Floats, Metric, find_metrics
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.runs import ScoredRun, join_runs, unequal_sets
-from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 from unknown_detection.words import first_few
 
 MEAN = "mean"
@@ -116,14 +115,10 @@ Side = tuple[str, str, str, str]
 def _sides(run: ScoredRun) -> Iterator[tuple[Side, pd.DataFrame, pd.DataFrame]]:
     """Yield the unknown rows to evaluate of a run's detectors, each after the known rows beside them."""
     for detector, rows in run.rows.items():
-        of_configs = frame.by(rows, "config")
-        known_of = {name: of[of["known"] & (of["split"] == frame.TEST)] for name, of in of_configs.items()}
-        for config, of_config in of_configs.items():
-            # Shifted rows of a config, such as NAME-shifted, are beside the known ones of NAME.
-            own = [of for name, of in known_of.items() if f"{config}-".startswith(f"{name}-") and len(of)]
-            for split, of_split in frame.by(of_config[~of_config["known"]], "split").items():
-                for role, unknown in frame.by(of_split, "role").items() if split not in FIT_AND_TUNE_SPLITS else ():
-                    yield (detector, config, split, role), own[-1] if own else frame.known_rows(rows), unknown
+        for config, known, of_config in frame.each_config(rows):
+            for split, of_split in frame.by(of_config, "split").items():
+                for role, unknown in frame.by(of_split, "role").items():
+                    yield (detector, config, split, role), known, unknown
 
 
 def lines_of(

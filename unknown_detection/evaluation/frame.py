@@ -7,7 +7,7 @@ A joined frame has the columns of `Release.index` and `score` (higher = more unk
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,20 @@ def known_rows(frame: pd.DataFrame, split: str = TEST) -> pd.DataFrame:
             "rows. Score that split, and name it among those to evaluate."
         )
     return selected
+
+
+def each_config(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+    """Yield the configs with unknown rows to evaluate: each with the known rows that are beside these, and with these.
+
+    The known rows are the config's own; of shifted rows, as of NAME-shifted, those of NAME, else those of all configs.
+    """
+    configs = by(frame, "config")
+    known_of = {name: of[of["known"] & (of["split"] == TEST)] for name, of in configs.items()}
+    for config, rows in configs.items():
+        unknown = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)]
+        if len(unknown):
+            own = [of for name, of in known_of.items() if f"{config}-".startswith(f"{name}-") and len(of)]
+            yield config, own[-1] if own else known_rows(frame), unknown
 
 
 def unknown_by_role(frame: pd.DataFrame, roles: Iterable[str]) -> dict[str, dict[str, pd.DataFrame]]:

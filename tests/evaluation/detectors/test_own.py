@@ -413,3 +413,12 @@ def test_an_error_of_the_user_s_code_keeps_its_traceback():
     with pytest.raises(OwnError, match=r"fails raised ZeroDivisionError: division by zero\. Mend") as raised:
         choose([fails]).scored["fails"].score(ROWS)
     assert raised.value.__cause__.__traceback__.tb_next.tb_next.tb_frame.f_code is fails.__code__
+
+
+def test_a_hyperparameter_that_is_not_kept_under_its_name_is_named():
+    class Renames(Twice):
+        def __init__(self, times=2):
+            self.factor = times
+
+    with pytest.raises(EvaluationError, match=r"Renames does not keep its hyperparameter times\. Set self\.times in"):
+        choose(Renames)

@@ -43,7 +43,7 @@ def test_settings_in_python_are_one_value_or_several(values, grid):
     "text",
     ["knn", "k=50", "kmn.k=50", "gen.large=50", "knn.features=1", "ens_f.seed=1", "msp.temperature=1", "knn.k=",
      "knn.k=2.5", "energy.temperature=most", "energy.temperature=nan", "knn.k=5 knn.k=6", "dice.sparsity=0.5",
-     {"KNNN": {"k": (7,)}}, {"knn": {"k": None}}, {"knn": 5}, ["knn.k=5"]],
+     {"knn": {"k": []}}, {"KNNN": {"k": (7,)}}, {"knn": {"k": None}}, {"knn": 5}, ["knn.k=5"]],
     ids=str,
 )  # fmt: skip
 def test_what_cannot_be_set(text):

@@ -255,3 +255,20 @@ def test_a_module_that_computes_over_the_batch_is_refused():
 def test_modules_of_other_inputs_are_said_to_be_in_torch_s_words():
     for module in (timm.create_model("resnet10t", in_chans=1, num_classes=4), nn.Linear(192, 4)):
         assert "images of shape (3, 8, 8), which its preprocessing makes: " in refusal(opened, module)
+
+
+class Flat(nn.Module):
+    """Returns four of its inputs as logits."""
+
+    def forward(self, images):
+        return images.flatten(1)[:, :4]
+
+
+def test_modules_whose_layers_cannot_be_read_are_refused_in_a_sentence():
+    """torch raises RuntimeError or NotImplementedError on the first three, from three places."""
+    with warnings.catch_warnings(action="ignore"):  # torch deprecates it, and people have such files
+        traced = torch.jit.trace(plain(), torch.zeros(2, 3, 8, 8))
+    for given in (traced, nn.Sequential(nn.LazyLinear(4)), plain().to("meta")):
+        message = refusal(opened, given)
+        assert "is TorchScript, or has parameters without values" in message
+    assert "has no layer with weights that gives features per image" in refusal(opened, Flat())

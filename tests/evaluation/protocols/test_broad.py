@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from tests.evaluation.made_rows import make_rows, only
+from tests.evaluation.made_rows import auc, make_rows, only
 from tests.sentences import stops
 from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.protocols import broad, figures
 from unknown_detection.evaluation.protocols.broad import MULTI_LABEL_CLASSES
+from unknown_detection.evaluation.protocols.chosen import protocol_of
 
 RANDOM = np.random.default_rng(5)
 N = 40
@@ -162,3 +164,15 @@ def of_clean(**columns):
 def test_clean_rows_that_nothing_can_be_held_against_are_refused(rows):
     with stops(EvaluationError):
         figures("broad", rows)
+
+
+def test_chosen_metrics_compare_shifted_rows_with_the_known_rows_of_the_reference():
+    """They were refused: only the reference config has known rows. Expected values are scikit-learn's."""
+    protocol = protocol_of([METRICS["auroc"]])
+    every = figures(protocol, make_rows(*GROUPS))
+    for config, split, _, scores, *_ in SHIFTED:
+        of = only(every, config=config, unknown=split)
+        assert of["value"] == pytest.approx(auc(CLEAN, scores)), split
+        assert (of["n_known"], of["n_unknown"]) == (N, len(scores))
+    mean = only(every, config="broad-novel-classes", unknown="novel_class", statistic="mean")
+    assert mean["value"] == pytest.approx(np.mean([auc(CLEAN, SHIFTED[place][3]) for place in (0, 1)]))

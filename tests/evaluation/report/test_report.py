@@ -23,7 +23,9 @@ from tests.examples.papers.scripts import script
 from tests.sentences import assert_sentence
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import options
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import load_python
+from unknown_detection.evaluation.protocols import PROTOCOLS, Protocol
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.report import report as report_module
 from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
@@ -350,6 +352,15 @@ def test_python_gives_the_same_report_as_the_command_with_tables_on_demand(tmp_p
     assert f">{100 * auroc:.2f}<" in written._repr_html_() and str(written.page) in written._repr_html_()
     assert f" {100 * auroc:.2f} " in repr(written)
     assert len(files["figures.csv"].splitlines()) == 1 + len(figures)
+
+
+def test_a_protocol_without_figures_makes_no_report(tmp_path, digits, path, monkeypatch):
+    """It ended in a StopIteration."""
+    protocol = Protocol(name="nothing", title="", paper="", judge=lambda rows: [])
+    monkeypatch.setitem(PROTOCOLS, "nothing", protocol)
+    with pytest.raises(EvaluationError, match="The protocol nothing has no figures of these scores"):
+        ud.report(path, digits, tmp_path / "report", protocols=protocol)
+    assert not (tmp_path / "report").exists()
 
 
 def test_a_report_is_replaced_but_nothing_else_and_not_by_half_of_one(tmp_path, digits, path, capsys, monkeypatch):

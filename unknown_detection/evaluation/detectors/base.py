@@ -159,6 +159,11 @@ class Detector(abc.ABC):
         kept = {}
         for name, parameter in inspect.signature(type(self)).parameters.items():
             if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                if not hasattr(self, name):
+                    raise EvaluationError(
+                        f"{type(self).__name__} does not keep its hyperparameter {name}. Set self.{name} in its "
+                        "__init__."
+                    )
                 value = getattr(self, name)
                 kept[name] = value.item() if isinstance(value, np.generic) else value
         return kept

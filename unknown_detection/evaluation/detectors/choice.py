@@ -140,6 +140,8 @@ def _numbers(detector: Detector, settings: Mapping[str, Any]) -> dict[str, tuple
         require_known(f"hyperparameter of {detector.name}", [name], allowed)
         listed = list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
         text = one_line(f"{detector.name}.{name}={','.join(map(str, listed))}")
+        if not listed:
+            raise EvaluationError(f"{text} has no value. Give one, or several to search among.")
         checked[name] = tuple(_number(one, text, whole=isinstance(allowed[name], int)) for one in listed)
     return checked
 

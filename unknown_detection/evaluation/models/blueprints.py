@@ -112,4 +112,10 @@ def _unwrapped(module: Any, function: str = "") -> Any:
     module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     if isinstance(module, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
         module = module.module
+    tensors = () if isinstance(module, torch.jit.ScriptModule) else module.parameters()
+    if tensors == () or any(torch.nn.parameter.is_lazy(tensor) or tensor.is_meta for tensor in tensors):
+        raise EvaluationError(
+            f"{function or type(module).__qualname__} is TorchScript, or has parameters without values, of lazy "
+            "layers or on the device meta. Give the module that it was made of, with its weights."
+        )
     return module

@@ -108,6 +108,10 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
             f"Only {len(blocks)} of the blocks {', '.join(declared)} of {name} run and return features of "
             "each image as a tensor. Name suitable submodules in the model's attribute `feature_blocks`."
         )
+    if not head and not blocks:
+        raise EvaluationError(
+            f"{name} has no layer with weights that gives features per image. Give a model whose layers are modules."
+        )
     return Layers(head, tuple(blocks), logits.shape[1], bool(heads))
 
 

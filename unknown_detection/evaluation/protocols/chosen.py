@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from builders.release.schema import ROLES
-from unknown_detection.evaluation.frame import TEST, known_rows, names
+from unknown_detection.evaluation.frame import TEST, each_config, names
 from unknown_detection.evaluation.metrics.metrics import Metric
 from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, measure_roles
-from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 
 NAME = "metrics"
 
@@ -22,10 +21,12 @@ def protocol_of(metrics: Sequence[Metric]) -> Protocol:
     """Return the protocol of `report(metrics=...)`, which averages over the splits of each role."""
 
     def judge(rows: pd.DataFrame) -> list[Figure]:
-        unknown = rows[~rows["known"] & ~rows["split"].isin(FIT_AND_TUNE_SPLITS)]
-        roles, measured = sorted(names(unknown, "role"), key=ROLES.index), [metric.name for metric in metrics]
-        named = {"setting": NAME, "known": TEST}
-        return measure_roles(unknown, known_rows(rows), roles, measured, **named) if roles else []
+        measured: list[Figure] = []
+        for config, known, unknown in each_config(rows):
+            named = {"config": config, "setting": NAME, "known": TEST}
+            roles = sorted(names(unknown, "role"), key=ROLES.index)
+            measured += measure_roles(unknown, known, roles, [metric.name for metric in metrics], **named)
+        return measured
 
     return Protocol(
         name=NAME,
@@ -37,4 +38,5 @@ def protocol_of(metrics: Sequence[Metric]) -> Protocol:
             Shown("{set} mean", {"statistic": "mean", "metric": metric.name.replace("|", ".")}) for metric in metrics
         ),
         plots=(),
+        each_config=False,
     )

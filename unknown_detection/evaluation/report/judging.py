@@ -14,7 +14,7 @@ import pandas as pd
 
 from builders.release.duplicates import doubt
 from unknown_detection.evaluation import frame
-from unknown_detection.evaluation.errors import require_known
+from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.protocols import (
     PROTOCOLS,
@@ -97,6 +97,11 @@ def judge(runs: Sequence[ScoredRun], plan: Plan, release: Release, *, quiet: boo
                 judged.append((run.columns(detector, **named), measured))
                 progress.update(1)
     table = tidy(judged)
+    if table.empty:
+        raise EvaluationError(
+            f"The protocol {', '.join(protocol.name for protocol in plan)} has no figures of these scores. Score the "
+            "splits that it judges, or choose another protocol."
+        )
     over, known = over_runs(table), {protocol.name: protocol for protocol in plan}
     lines = {known[name]: over[over["protocol"] == name] for name in table["protocol"].unique()}
     orders = {protocol: best_first(protocol, of) for protocol, of in lines.items()}
