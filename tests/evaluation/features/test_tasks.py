@@ -233,6 +233,8 @@ def test_a_share_leaves_the_rest_and_computes_it_in_one_way(folder, tmp_path):
         f"{CONFIG}/test: 28 of 60 images",
         f"{CONFIG}/near_ood: 8 of 24 images",
     ]
+    _, lines = extracted(folder, out, splits="near_ood,small/test", workers=0, share="2/2")
+    assert f"{CONFIG}/test: 0 of 60 images" in lines, "the other share's are not there"
     with stops(EvaluationError, "batch_size"):
         extracted(folder, out, splits="near_ood,small/test", workers=0, share="1/2", batch_size=4)
     for share in ("0/2", "3/2", "half", "1/", ""):

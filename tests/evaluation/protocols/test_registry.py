@@ -371,7 +371,7 @@ def test_a_protocol_is_replaced_by_one_that_the_same_code_makes(monkeypatch):
     """As in a notebook, whose cell is run again; what is none, or has another's name, is refused."""
     monkeypatch.setattr(registry, "PROTOCOLS", dict(PROTOCOLS))
     facets = PROTOCOLS["facets"]
-    for protocol in (lambda rows: [], replace(facets, title="mine")):
+    for protocol in (lambda rows: [], replace(facets, title="mine"), replace(facets, name="metrics")):
         with stops(EvaluationError):
             register(protocol)
 

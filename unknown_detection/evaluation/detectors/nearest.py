@@ -49,6 +49,8 @@ _DEVICE: ContextVar[str] = ContextVar("device", default="auto")
 @contextmanager
 def on_device(device: str) -> Iterator[None]:
     """Compute large matrix products of detectors inside the block on a device, named as for `models.pick_device`."""
+    if device not in ("auto", "cpu") and importlib.util.find_spec("torch") is not None:
+        pick_device(device)  # else the name would only be looked at where a product is large
     token = _DEVICE.set(device)
     try:
         yield

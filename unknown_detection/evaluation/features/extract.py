@@ -194,7 +194,7 @@ def extract(
                 rows = len(opened.rows(*key))
                 log(
                     f"{'/'.join(key)}: "
-                    + (f"{count:,} of {rows:,} images" if count else f"there already, {rows:,} images")
+                    + (f"{count:,} of {rows:,} images" if count or share else f"there already, {rows:,} images")
                 )
             if is_test:
                 _check_accuracy(store, keys, accept, log)

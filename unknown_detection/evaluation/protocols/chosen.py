@@ -12,9 +12,7 @@ import pandas as pd
 from builders.release.schema import ROLES
 from unknown_detection.evaluation.frame import TEST, each_config, names
 from unknown_detection.evaluation.metrics.metrics import Metric
-from unknown_detection.evaluation.protocols.protocol import Figure, Protocol, Shown, measure_roles
-
-NAME = "metrics"
+from unknown_detection.evaluation.protocols.protocol import CHOSEN, Figure, Protocol, Shown, measure_roles
 
 
 def protocol_of(metrics: Sequence[Metric]) -> Protocol:
@@ -23,16 +21,16 @@ def protocol_of(metrics: Sequence[Metric]) -> Protocol:
     def judge(rows: pd.DataFrame) -> list[Figure]:
         measured: list[Figure] = []
         for config, known, unknown in each_config(rows):
-            named = {"config": config, "setting": NAME, "known": TEST}
+            named = {"config": config, "setting": CHOSEN, "known": TEST}
             roles = sorted(names(unknown, "role"), key=ROLES.index)
             measured += measure_roles(unknown, known, roles, [metric.name for metric in metrics], **named)
         return measured
 
     return Protocol(
-        name=NAME,
+        name=CHOSEN,
         title="Chosen metrics",
         paper="",
-        settings={NAME: "Chosen metrics"},
+        settings={CHOSEN: "Chosen metrics"},
         judge=judge,
         shows=tuple(
             Shown("{set} mean", {"statistic": "mean", "metric": metric.name.replace("|", ".")}) for metric in metrics

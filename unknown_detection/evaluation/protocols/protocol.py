@@ -30,6 +30,9 @@ protocol's paper multiplies it), `n_known`, `n_unknown` and `left_out`."""
 
 AS_PUBLISHED = "as_published"
 
+CHOSEN = "metrics"
+"""Name of the protocol of the metrics that a report is given (`protocols.chosen`), which no other one has."""
+
 Plot = Literal["heatmap", "roc", "densities", "risk_coverage"]
 
 
@@ -248,7 +251,7 @@ def register(protocol: Protocol) -> Protocol:
             f"{one_line(type(protocol).__name__)} is not a protocol. Make it a Protocol, with its figures as judge."
         )
     known = PROTOCOLS.get(protocol.name, protocol)
-    if known != protocol and not is_redefined(known.judge, protocol.judge):
+    if protocol.name == CHOSEN or (known != protocol and not is_redefined(known.judge, protocol.judge)):
         raise EvaluationError(f"There is a protocol {protocol.name} already. Give yours another name.")
     PROTOCOLS[protocol.name] = protocol
     return protocol

@@ -13,7 +13,8 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from unknown_detection.evaluation.protocols import Protocol, chosen, openood
+from unknown_detection.evaluation.protocols import Protocol, openood
+from unknown_detection.evaluation.protocols.protocol import CHOSEN
 from unknown_detection.evaluation.report.judging import Judged
 from unknown_detection.evaluation.report.looks import Look
 from unknown_detection.evaluation.report.names import shown_name
@@ -90,7 +91,7 @@ def render_page(
     ]
     accuracy = figures[(figures["metric"] == "accuracy") & (figures["rows"] == "as_published")]
     # Most detectors share the model's. Chosen metrics count unknown rows as errors.
-    accuracy = accuracy[(accuracy["statistic"] == "") & (accuracy["protocol"] != chosen.NAME)].drop_duplicates("run")[
+    accuracy = accuracy[(accuracy["statistic"] == "") & (accuracy["protocol"] != CHOSEN)].drop_duplicates("run")[
         "value"
     ]
     if len(accuracy):
