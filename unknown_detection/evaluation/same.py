@@ -22,9 +22,9 @@ def same_logits(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def same_code(first: Any, second: Any) -> bool:
-    """Return whether two models of the same weights have logits in common, as far as they are recorded.
+    """Return whether two models of the same weights have the same logits of fixed inputs, where both are recorded.
 
-    Models are told of by what was recorded with features or scores, an `Identity` or a `Provenance`.
+    Each is an `Identity` or a `Provenance`: what is recorded of a model with its features or scores.
     """
     return not first.probed or not second.probed or same_logits(second.probed, first.probed)
 

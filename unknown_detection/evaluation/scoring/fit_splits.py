@@ -25,8 +25,8 @@ from unknown_detection.evaluation.releases import Key
 TRAIN, VALIDATION, EXTERNAL = "train", "validation", "external_validation"
 
 EXTERNALS = (EXTERNAL, "openimage_o_validation", "tin_validation")
-"""Unknown rows to tune on: the papers', and those that OpenOOD v1.5 tunes on, images of OpenImage-O apart from its
-far split's, and with CIFAR images of Tiny ImageNet apart from its near split's."""
+"""Splits of unknown rows to tune on. The first is the papers'; OpenOOD v1.5 tunes ImageNet's configs on images of
+OpenImage-O and CIFAR's on images of Tiny ImageNet, none of which are in its far or near split."""
 
 HELD_OUT = "held_out"
 """BROAD's validation split: "a held-out validation set of 45,000 samples", on which it fits mixtures of scores
