@@ -9,7 +9,7 @@ import contextlib
 import difflib
 import importlib.util
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from builders import errors
@@ -49,8 +49,9 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> EvaluationErr
     names = sorted(known)
     lower = {known.lower(): known for known in names}
     near = [lower[close] for close in difflib.get_close_matches(str(name).lower(), lower, n=3, cutoff=0.5)]
-    choice = f"choose one of {first_few(names, _LISTED if len(names) <= _LISTED else NAMED)}" if names else "there is none"
-    hint = f"the closest names are {', '.join(near)}" if near else choice
+    listed = first_few(names, _LISTED if len(names) <= _LISTED else NAMED)
+    others = f"choose one of {listed}" if names else "there is none"
+    hint = f"the closest names are {', '.join(near)}" if near else others
     return EvaluationError(f"{one_line(repr(name), 300)} is not {_with_article(kind)}; {hint}.")
 
 
@@ -73,6 +74,16 @@ def require_name(kind: str, name: Any) -> None:
             f"{shown} cannot be the name of {_with_article(kind)}. Name it with letters, digits, underscores and "
             "hyphens."
         )
+
+
+_KINDS = {str: "a text", Mapping: "a dictionary", list | tuple: "a list", Callable: "a function"}
+
+
+def require_kinds(of: object, name: str, kinds: Mapping[str, Any]) -> None:
+    """Check the kinds of what the user's object declares, by attribute, each one of `_KINDS`."""
+    for attribute, kind in kinds.items():
+        if not isinstance(declared := getattr(of, attribute), kind):
+            raise EvaluationError(f"{attribute} of {name} is {a_kind(declared)}. Write it as {_KINDS[kind]}.")
 
 
 def find_name(kind: str, name: str, known: Collection[str]) -> str:

@@ -19,7 +19,14 @@ import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.detectors.base import ChosenBy, Detector, Fit, Reads, Scores
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, one_line, require_known, require_name
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    a_kind,
+    one_line,
+    require_kinds,
+    require_known,
+    require_name,
+)
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.features import Features, Integers, read_only
 
@@ -144,11 +151,7 @@ class Checked(Detector):
         require_name("detector", name)
         if name in DETECTORS:
             raise EvaluationError(f"{name} is the name of a built-in detector. Give yours another name.")
-        of_kind: dict[str, Any] = {"search": Mapping, "requires": tuple | list, "base_methods": tuple | list}
-        for attribute, kind in of_kind.items():
-            if not isinstance(declared := getattr(self, attribute), kind):
-                what = "a dictionary of values to try" if kind is Mapping else "a list of names"
-                raise EvaluationError(f"{attribute} of {name} is {a_kind(declared)}. Write it as {what}.")
+        require_kinds(self, name, {"search": Mapping, "requires": list | tuple, "base_methods": list | tuple})
         for attribute, allowed in (("fits_on", Fit), ("reads", Reads), ("chosen_by", ChosenBy)):
             require_known(f"value for {attribute} of {name}", [getattr(self, attribute)], get_args(allowed))
         require_known(f"hyperparameter of {name} to search", self.search, self.parameters())

@@ -21,7 +21,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, find_name, one_line, require_known
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    a_kind,
+    find_name,
+    one_line,
+    require_known,
+    require_name,
+)
 from unknown_detection.evaluation.metrics.ranking import Counts, Ranking, Side, Takes, rank, rank_open_set
 
 Floats = npt.NDArray[np.float64]
@@ -91,9 +98,11 @@ def metric(
         EvaluationError: there is another metric of this name, or `better` is something else.
     """
     require_known("direction of a metric", [better], get_args(Better))
+    require_known("ranking that metrics take", [takes], get_args(Takes))
 
     def register(of: Of) -> Of:
-        key = name or of.__name__
+        key = name or getattr(of, "__name__", "")
+        require_name("metric", key)
         if key in METRICS and not is_redefined(METRICS[key].of, of):
             raise EvaluationError(f"There is a metric {key} already. Give yours another name.")
         METRICS[key] = Metric(key, title, better, of, takes, positive, factor)

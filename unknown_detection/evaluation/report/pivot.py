@@ -190,7 +190,9 @@ def shown_tables(
         if not parts or not (of_config["rows"] == kind).any():
             continue
         shown = pd.concat([of for part in parts for _, of in part.groupby(but_rows, sort=False)])
-        groups = [group.format(set=set_name(of)) for group, of in zip(shown["group"], shown["unknown"], strict=True)]
+        groups = [
+            group.replace("{set}", set_name(of)) for group, of in zip(shown["group"], shown["unknown"], strict=True)
+        ]
         name, title = [protocol.name, config, "results"], f"{protocol.title} on {config}"
         if kind != AS_PUBLISHED:
             what, sides = kind.removeprefix("without_"), np.where(shown["rows"] == kind, "without", "all")
