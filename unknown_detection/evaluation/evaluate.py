@@ -59,7 +59,8 @@ def evaluate(
         splits: what to evaluate, as `CONFIG[/SPLIT],...` or several such texts; None for all splits that `score`
             scored, or that the ids of other scores are of.
         metrics: one or several: names (`AUROC`, or those of all metrics, such as `auroc` and `oscr`), or functions
-            decorated with `ud.metric`; None for the four usual ones. For metrics of errors, every unknown row is one.
+            decorated with `ud.metric`; None for the four usual ones. For metrics of errors, such as `aurc`, every
+            unknown row is one; `accuracy` is that of the known rows alone.
         intervals: number of bootstrap samples, such as 1000 and at least 100, for 95 % intervals; 0 for none. Rows are
             drawn within splits, the same ones for every detector and every call.
         against: a detector with which each one of the same scores is compared: there are then also columns such as
@@ -142,7 +143,9 @@ def lines_of(
             return values
         drawn = counts(len(known), name=f"known of {config}"), counts(len(unknown), name=f"{config}/{split}/{role}")
         errors = known["wrong"].to_numpy() if "wrong" in known else None
-        samples = resampled(known["score"].to_numpy(), unknown["score"].to_numpy(), errors, drawn, metrics)
+        labelled = None if known["label"].ge(0).all() else known["label"].ge(0).to_numpy()
+        scores = known["score"].to_numpy(), unknown["score"].to_numpy()
+        samples = resampled(*scores, errors, drawn, metrics, labelled)
         return np.append(values, [samples[name] for name in metrics], axis=1)
 
     sides = [*_sides(run)]

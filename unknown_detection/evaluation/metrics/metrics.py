@@ -194,9 +194,11 @@ def generalized_risk_coverage_area(ranking: Ranking) -> float:
     return sum(int(area.sum()) for area in areas) / (2 * len(ranking) ** 2)
 
 
-@metric("Accuracy", "higher", takes="errors")
+@metric("Accuracy", "higher", takes="misclassified")
 def accuracy(ranking: Ranking) -> float:
-    """Fraction of rows without an error."""
+    """Fraction of labelled known rows that are classified right."""
+    if not len(ranking):
+        raise EvaluationError("Accuracy is of known rows with a label, and there are none. Choose another metric.")
     return int(ranking.known[-1]) / len(ranking)
 
 

@@ -29,7 +29,7 @@ from unknown_detection.evaluation.errors import (
     require_name,
 )
 from unknown_detection.evaluation.metrics.metrics import METRICS, is_redefined
-from unknown_detection.evaluation.metrics.ranking import Ranking
+from unknown_detection.evaluation.metrics.ranking import ONE_SIDED, Ranking
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 
 Figure = dict[str, Any]
@@ -224,7 +224,8 @@ def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figu
     for name in metrics:
         require_known("metric", [name], METRICS)
         metric = METRICS[name]
-        value = metric.value(ranking) if metric.takes == "errors" or (known and unknown) else float("nan")
+        enough = len(ranking) if metric.takes in ONE_SIDED else known and unknown
+        value = metric.value(ranking) if enough else float("nan")
         numbers = {"value": value, "factor": metric.factor, "n_known": known, "n_unknown": unknown}
         measured.append(
             {"statistic": "", "fitted_on": "", **named, "metric": name, "positive": metric.positive, **numbers}

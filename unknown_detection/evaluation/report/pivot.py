@@ -18,6 +18,7 @@ from markupsafe import Markup
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.metrics.metrics import METRICS
+from unknown_detection.evaluation.metrics.ranking import ONE_SIDED
 from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED, FIGURE_KEY, Protocol, matching
 from unknown_detection.evaluation.report.names import (
     detector_name,
@@ -245,7 +246,7 @@ def best_first(protocol: Protocol, lines: pd.DataFrame) -> list[tuple[str, str]]
 def _heading(line: Mapping[Any, Any]) -> str:
     """Return a column's heading: its metric, and how many rows the smaller side has (both, for errors) if few."""
     metric, statistic, sides = METRICS[line["metric"]], line["statistic"], (line["n_known"], line["n_unknown"])
-    rows = sum(sides) if metric.takes == "errors" else min(sides)
+    rows = sum(sides) if metric.takes in ONE_SIDED else min(sides)
     few = f", n = {rows}" if 0 < rows < FEW else ""
     of = "" if statistic in ("", "mean") else f", {statistic.replace('_', ' ')}"
     return metric_name(metric.name) + few + of
