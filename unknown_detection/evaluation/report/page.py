@@ -89,9 +89,8 @@ def render_page(
         ("Model", models[0] if len(models) == 1 else f"{len(models)} models")
     ]
     accuracy = figures[(figures["metric"] == "accuracy") & (figures["rows"] == "as_published")]
-    accuracy = accuracy[accuracy["statistic"] == ""].drop_duplicates("run")[
-        "value"
-    ]  # most detectors share the model's
+    # Most detectors share the model's.
+    accuracy = accuracy[accuracy["statistic"] == ""].drop_duplicates("run")["value"]
     if len(accuracy):
         ends = f"{100 * accuracy.min():.2f}", f"{100 * accuracy.max():.2f}"
         facts.append(("Accuracy", f"{' to '.join(dict.fromkeys(ends))} %"))
