@@ -104,6 +104,30 @@ def test_a_cache_is_not_used_for_the_same_weights_in_other_code(release, tmp_pat
 # A file's function
 
 
+SEVEN = """
+from tests.evaluation.small_models import cnn, of_seed
+
+def seven():
+    return of_seed(cnn, num_classes=7)
+"""
+
+
+def test_score_knows_from_the_features_which_logits_are_the_classes(release, tmp_path, command):
+    """It asked for `--classes` again; a dictionary is as good as the file."""
+    (tmp_path / "model.py").write_text(SEVEN)
+    (tmp_path / "map.csv").write_text("class,index\nred,6\ngreen,0\nblue,3\ngrey,2\n")
+    given = {"release": release, "model": f"{tmp_path / 'model.py'}:seven", "device": "cpu", "workers": 0}
+    kept = tmp_path / "kept"
+    assert command("extract", classes=tmp_path / "map.csv", splits=CONFIG, out=kept, **given)[0] == 0
+    out = tmp_path / "scores.parquet"
+    code, _, said = command("score", "--no-search", features=kept, detectors="msp,odin", out=out, **given)
+    assert code == 0, said
+    assert {*pd.read_parquet(out)["detector"]} == {"msp", "odin"}
+    by_class = {"red": 6, "green": 0, "blue": 3, "grey": 2}
+    store = ud.extract(given["model"], release, CONFIG, classes=by_class, cache=kept, device="cpu", workers=0)
+    assert store.identity.classes == {name: str(logit) for name, logit in by_class.items()}
+
+
 LOADING = """
 import torch
 from tests.evaluation.small_models import cnn
@@ -323,7 +347,7 @@ KINDS = {
     "A model is a torch.nn.Module, or timm:NAME, .*not an int": lambda it: ud.extract(3, it.root),
     "A split is CONFIG or .*, such as small/.*, not a Po": lambda it: ud.extract(it.model, it.root, Path(CONFIG)),
     "A split is CONFIG or CONFIG/SPLIT, .*, not an int": lambda it: ud.extract(it.model, it.root, [3]),
-    "classes= takes a file, not a dict": lambda it: ud.extract(it.model, it.root, classes={"red": 1}),
+    "classes= takes a file or a dictionary, not a list": lambda it: ud.extract(it.model, it.root, classes=["red"]),
     "Features are what extract returned, .* not a DataFrame": lambda it: ud.score(it.scores, "msp"),
     "Scores are a table or a DataFrame .* not an int": lambda it: ud.evaluate(3, it.root),
     "Scores are .* not a FeatureStore": lambda it: ud.evaluate(it.features, it.root),

@@ -82,6 +82,12 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     prompts: tuple[Text, ...] = ()
     accepted: tuple[Text, ...] = ()
 
+    @property
+    def classes(self) -> dict[str, str]:
+        """What `extract` was told of the classes or found: texts or logits by class; empty where all logits are."""
+        logits = self.source.get("logits")
+        return dict(zip(self.label_names, self.texts or (logits.split(",") if logits else ()), strict=False))
+
 
 class FeatureStore:
     """Features of a model on a release: `features["config/split"]` are those of a split.
