@@ -357,7 +357,7 @@ KINDS = {
 """Calls with objects of another kind, by what the `TypeError` says."""
 
 VALUES = {
-    "'birds' is not a config of": lambda it: ud.extract(it.model, it.root, "birds"),
+    "has no config or split birds": lambda it: ud.extract(it.model, it.root, "birds"),
     "A module has its weights: leave": lambda it: ud.extract(it.model, it.root, weights="x.pt"),
     "A batch has at least one image": lambda it: ud.extract(it.model, it.root, batch_size=0),
     "batch_size=64 and workers=-1. Give": lambda it: ud.extract(it.model, it.root, workers=-1),
@@ -366,7 +366,7 @@ VALUES = {
     "k of knn must be 1 to the .* fitted on, found": lambda it: ud.score(it.features, ud.detectors.KNN(k="5")),
     "The file of out= must end in .parquet, found x": lambda it: ud.score(it.features, "msp", out="x.csv"),
     "'msq' is not a detector; the closest names are": lambda it: ud.score(it.features, "msq"),
-    "'gulls' is not a config of": lambda it: ud.score(it.features, "msp", splits="gulls"),
+    "has no config or split gulls": lambda it: ud.score(it.features, "msp", splits="gulls"),
     "There are no scores to evaluate: the list is empty": lambda it: ud.evaluate([], it.root),
     "The scores cannot be read .* Ids are text": lambda it: ud.evaluate(pd.Series([1.0]), it.root),
     "The scores cannot be read as a table": lambda it: ud.evaluate({"a": "high"}, it.root),
@@ -377,7 +377,7 @@ VALUES = {
         it.scores[["id", "detector", "score"]], it.root, metrics=["auroc", "oscr"]
     ),
     "needs the columns id and score": lambda it: ud.evaluate(pd.DataFrame({"x": [1]}), it.root),
-    "'owls' is not a config": lambda it: ud.evaluate(it.scores, it.root, "owls"),
+    "has no config or split owls": lambda it: ud.evaluate(it.scores, it.root, "owls"),
     "test of small has no": lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"),
     "'msp' is not a protocol": lambda it: ud.report(it.scores, it.root, "no", protocols="msp"),
     "Name the release and the model, too": lambda it: ud.score(it.features.root, "odin"),
