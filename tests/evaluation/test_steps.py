@@ -245,6 +245,13 @@ def values_of(figures):
     return figures.drop(columns=["run", "model", "seed", "detector"])
 
 
+class Streamed:
+    """A table of another library, such as polars, which hands it over by Arrow's stream."""
+
+    def __init__(self, table):
+        self.__arrow_c_stream__ = table.__arrow_c_stream__
+
+
 def test_scores_are_a_table_a_data_frame_a_dictionary_a_series_or_a_file(release, scores, tmp_path):
     """And paths are texts or `Path`s."""
     msp = scores[scores["detector"] == "msp"]
@@ -256,6 +263,7 @@ def test_scores_are_a_table_a_data_frame_a_dictionary_a_series_or_a_file(release
     files = [tmp_path / "s.csv", str(tmp_path / "s.csv"), tmp_path / "s.parquet"]
     pd.testing.assert_frame_equal(values_of(ud.evaluate(msp, release, [CONFIG])), expected)
     in_memory = [msp, [msp], plain, plain.to_pandas(), msp.set_index("id"), by_id, pd.Series(by_id)]
+    in_memory += [plain.to_pydict(), plain.combine_chunks().to_batches()[0], Streamed(plain)]
     for source in (*in_memory, *files, [str(files[0])]):
         figures = ud.evaluate(source, str(release))
         pd.testing.assert_frame_equal(values_of(figures), expected)

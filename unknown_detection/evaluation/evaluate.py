@@ -52,9 +52,9 @@ def evaluate(
     Every row counts, duplicates too: `report` has the papers' figures, with and without them.
 
     Args:
-        scores: what `score` returned, another table or a pandas DataFrame with the columns `id` and `score` (higher =
-            more unknown; optional `detector`), a dictionary or a Series of id to score, or a Parquet or CSV file; or a
-            list of several, such as those of several models.
+        scores: what `score` returned, another table or a DataFrame of pandas or polars with the columns `id` and
+            `score` (higher = more unknown; optional `detector`), a dictionary or a Series of id to score, or a Parquet
+            or CSV file; or a list of several, such as those of several models.
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
         splits: what to evaluate, as `CONFIG[/SPLIT],...` or several such texts; None for all splits that `score`
             scored, or that the ids of other scores are of.

@@ -41,6 +41,7 @@ _SPREAD = "standard_deviation"
 
 _LATEX = str.maketrans(
     {"±": r"$\pm$", "×": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "\\": r"\textbackslash{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 )
 
