@@ -195,6 +195,7 @@ def test_metrics_means_and_intervals_are_columns(digits, monkeypatch):
     index, numbers = ud.load(digits).index(["digits"]), np.random.default_rng(0)
     level = index["role"].map({"near_ood": 0.5, "far_ood": 1.0}).astype(float).fillna(0.0)
     plain = pd.DataFrame({"id": index["id"].astype(str), "score": level + numbers.normal(size=len(index))})
+    assert ud.evaluate(plain, digits, "digits", metrics="auroc, FPR95").columns[4:6].tolist() == ["AUROC", "FPR95"]
     options = {"splits": "digits", "metrics": ["AUROC", fpr90], "intervals": 200}
     figures = ud.evaluate(plain, digits, **options).set_index(["split", "role"])
     assert figures.columns[2:8].tolist() == ["AUROC", "AUROC_low", "AUROC_high", "fpr90", "fpr90_low", "fpr90_high"]
@@ -359,7 +360,7 @@ KINDS = {
     "Features are what extract returned, .* not a DataFrame": lambda it: ud.score(it.scores, "msp"),
     "Scores are a table or a DataFrame .* not an int": lambda it: ud.evaluate(3, it.root),
     "Scores are .* not a FeatureStore": lambda it: ud.evaluate(it.features, it.root),
-    "A metric is a name or a function .* int": lambda it: ud.evaluate(it.scores, it.root, metrics=[3]),
+    "A metric is a name or a function .* int": lambda it: ud.evaluate(it.scores, it.root, metrics=3),
     "A release is a folder, ORG/NAME .* not an int": lambda it: ud.evaluate(it.scores, 3),
 }
 """Calls with objects of another kind, by what the `TypeError` says."""
@@ -380,6 +381,9 @@ VALUES = {
     "The scores cannot be read as a table": lambda it: ud.evaluate({"a": "high"}, it.root),
     r"has 1 id \(a\) that small and small-train of": lambda it: ud.evaluate({"a": 1.0}, it.root),
     "'auc' is not a metric; the clo": lambda it: ud.evaluate(it.scores, it.root, metrics="auc"),
+    "intervals='100' is not a number": lambda it: ud.evaluate(it.scores, it.root, intervals="100"),
+    "intervals=100.0 is not a number": lambda it: ud.evaluate(it.scores, it.root, intervals=100.0),
+    "No metric is named": lambda it: ud.evaluate(it.scores, it.root, metrics=[]),
     "not decorated as a metric": lambda it: ud.evaluate(it.scores, it.root, metrics=lowest_logit),
     "oscr needs predictions, and the scores of msp have none": lambda it: ud.evaluate(
         it.scores[["id", "detector", "score"]], it.root, metrics=["auroc", "oscr"]

@@ -84,6 +84,8 @@ def evaluate(
     require_samples(intervals)
     columns = {name: column for column, name in USUAL.items()}
     chosen = {columns.get(of.name, of.name): of for of in find_metrics([*USUAL] if metrics is None else metrics)}
+    if not chosen:
+        raise EvaluationError("No metric is named. Name some, or leave metrics= out for the usual ones.")
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits)
     for sentence in unequal_sets(runs):

@@ -274,6 +274,8 @@ def choose_splits(
         raise EvaluationError(f"{where} has no split that is complete. Build or extract one.")
     if requested is None:
         return pairs
+    if isinstance(requested, tuple) and requested in pairs:
+        return [requested]
     choices = list(requested) if isinstance(requested, Iterable) and not isinstance(requested, str) else [requested]
     for choice in choices:
         if not isinstance(choice, str | tuple | list):

@@ -214,7 +214,7 @@ class FeatureStore:
         stored = self.identity
         self.require_release(identity.release_digest)
         sides = [_said(of) for of in (stored, identity)]
-        if not same_code(stored, identity):
+        if stored.model_digest == identity.model_digest and not same_code(stored, identity):
             sides[1]["model"] += " in other code, which gives the same input other logits"
         for about in sides[0] | sides[1]:
             was, given = (side.get(about, "images with the model's own preprocessing") for side in sides)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +26,12 @@ FEWEST = 100
 """The fewest samples that give intervals of 95 %: two lie beyond either end; ours."""
 
 
-def require_samples(intervals: int) -> None:
+def require_samples(intervals: Any) -> None:
     """Check the number of bootstrap samples that was asked for; `EvaluationError` for too few. 0 is for none."""
-    if intervals and intervals < FEWEST:
+    if intervals and not (isinstance(intervals, int | np.integer) and intervals >= FEWEST):
         raise EvaluationError(
-            f"intervals={intervals} is too few bootstrap samples for intervals of 95 %. Take {FEWEST} or more, such "
-            "as 1000, or 0 for no intervals."
+            f"intervals={intervals!r} is not a number of bootstrap samples for intervals of 95 %. Take {FEWEST} or "
+            "more, such as 1000, or 0 for no intervals."
         )
 
 

@@ -128,7 +128,9 @@ def find_metrics(asked: str | Callable[..., float] | Iterable[str | Callable[...
         EvaluationError: there is no metric of a name, it is one of decisions, or a function is not decorated.
         TypeError: it is something else.
     """
-    found = [*map(_find_metric, [asked] if isinstance(asked, str) or callable(asked) else asked)]
+    if isinstance(asked, str):
+        asked = [name.strip() for name in asked.split(",")]
+    found = [*map(_find_metric, asked if isinstance(asked, Iterable) else [asked])]
     for of in found:
         if of.takes == "rejected":
             raise EvaluationError(f"{of.name} is of decisions, not of scores. Choose another metric.")
