@@ -97,7 +97,9 @@ def test_accuracy_is_of_labelled_known_rows_alone(tmp_path):
     (found,) = compare(judging.judge(runs, judging.choose_protocols((), runs, ()), opened))
     assert found.accuracy.to_dict() == pytest.approx({"m0": 0.8, "m1": 0.7, "m2": 0.6})
     report = ud.report(scores["m0"], release, tmp_path / "report", metrics="accuracy", plots=False)
-    assert only(report.figures.to_dict("records"), metric="accuracy", statistic="")["value"] == 8 / 10
+    figure = only(report.figures.to_dict("records"), metric="accuracy", protocol="metrics")
+    assert (figure["value"], figure["n_known"], figure["n_unknown"], figure["unknown"]) == (0.8, 8, 2, "test, wrong")
+    assert list(report.results[-1].mean.columns) == [("", "Accuracy, n = 10")]
     assert re.search(r"<dt>Accuracy</dt>\s*<dd>80.00 %", report.page.read_text(encoding="utf-8"))
     figures = ud.evaluate(scores["m1"], release, metrics=["accuracy", "auroc"], intervals=100)
     (line,) = figures.to_dict("records")

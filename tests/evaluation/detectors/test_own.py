@@ -317,6 +317,17 @@ def test_methods_that_cannot_be_used_are_refused():
         Checked(Needs)
 
 
+def test_a_detector_that_ends_the_process_leaves_the_others(folder):
+    """As a script's `sys.exit`, which ended a run of several models without a word."""
+
+    def leaves(features):
+        raise SystemExit(5)
+
+    with pytest.warns(UserWarning, match=r"leaves \(raised SystemExit: 5"):
+        scores = ud.score(folder, ["msp", leaves], search=False, quiet=True)
+    assert {*scores["detector"]} == {"msp"}
+
+
 @pytest.mark.parametrize(
     "declared", ["search=3", "requires='torch'", "base_methods=None", "reads=3", "fits_on=None", "chosen_by=3"]
 )

@@ -60,7 +60,7 @@ def of_the_user(name: str) -> Iterator[None]:
         yield
     except EvaluationError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = one_line(f"{type(error).__name__}: {error}".removesuffix(": "), 200)
         raise OwnError(f"{name} raised {said}. Mend it, or leave it out.") from error
 
