@@ -22,7 +22,6 @@ from unknown_detection.evaluation import frame
 from unknown_detection.evaluation.errors import (
     EvaluationError,
     a_kind,
-    first_line,
     one_line,
     require_kinds,
     require_known,
@@ -47,9 +46,9 @@ _KINDS = {
 }
 """The kinds of a protocol's fields."""
 
-_TEXTS = [*{*FIGURE_KEY} - {"protocol", "rows"}]
-_NUMBERS = {"value": Real, "factor": Real, "n_known": Integral, "n_unknown": Integral}
-"""What a protocol's figures must have; which protocol and rows they are of is known."""
+_FIGURE: dict[str, Any] = dict.fromkeys((name for name in FIGURE_KEY if name not in ("protocol", "rows")), str)
+_FIGURE |= {"value": Real, "factor": Real, "n_known": Integral, "n_unknown": Integral}
+"""What a figure of a protocol must have, and the kinds; of which protocol and rows it is, others say."""
 
 AS_PUBLISHED = "as_published"
 
@@ -136,14 +135,11 @@ class Protocol:
             )
         figures = [{**named, **figure, "protocol": self.name} for figure in listed]
         for figure in figures:
-            wrong = [name for name in _TEXTS if not isinstance(figure.get(name), str)]
-            wrong += [name for name, kind in _NUMBERS.items() if not isinstance(figure.get(name), kind)]
-            if wrong:
-                name = wrong[0]
+            for name in (name for name, kind in _FIGURE.items() if not isinstance(figure.get(name), kind)):
                 has = f"{one_line(repr(figure[name]), 60)} as {name}" if name in figure else f"no {name}"
                 raise EvaluationError(
-                    f"A figure of the protocol {self.name} has {has}. Give it {name}="
-                    f"{'a number' if name in _NUMBERS else 'a text'}, as to measure."
+                    f"A figure of the protocol {self.name} has {has}. Take those of measure, which is given texts as "
+                    "setting=, known= and unknown=."
                 )
             require_known(f"metric for the protocol {self.name}", [figure["metric"]], METRICS)
         return figures
@@ -318,13 +314,12 @@ def register(protocol: Protocol) -> Protocol:
     shows = [shown.fields for shown in protocol.shows]
     for fields in (*shows, protocol.tabulated, dict.fromkeys(protocol.tables_by, "")):
         require_known(f"field of figures, for the protocol {name}", fields, FIGURE_KEY)
-        for pattern in fields.values():
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise EvaluationError(
-                    f"{pattern!r} of the protocol {name} is no regular expression: {first_line(error)}. Mend it."
-                ) from error
+        try:
+            [*map(re.compile, fields.values())]
+        except re.error as error:
+            raise EvaluationError(
+                f"{error.pattern!r} of the protocol {name} is no regular expression: {error.msg}. Mend it."
+            ) from error
     known = PROTOCOLS.get(name, protocol)
     if name == CHOSEN or (known != protocol and not is_redefined(known.judge, protocol.judge)):
         raise EvaluationError(f"There is a protocol {name} already. Give yours another name.")
