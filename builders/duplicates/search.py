@@ -64,9 +64,9 @@ _COSINES = 8
 _COARSE = [5 * y + x for y in (0, 2, 4) for x in (0, 2, 4)]
 """Of the 25 crops the nine whose outlines make the gap."""
 
-# Block sizes: the product of 64 queries' nine crops and 256 references is 0.6 MB and stays in the cache.
-_QUERIES = 64
-_REFERENCES = 256
+# Block sizes: the product of 128 queries' nine crops and 128 references is 0.6 MB and stays in the cache.
+_QUERIES = 128
+_REFERENCES = 128
 _CANDIDATES = 256
 
 Floats = npt.NDArray[np.float32]
