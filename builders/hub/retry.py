@@ -38,9 +38,14 @@ MALFORMED = (KeyError, IndexError, TypeError, AttributeError)
 _MAX_EXPLANATION = 200
 """Characters of the Hub's own explanation that a message repeats."""
 
+_BUSY = "in progress"
+"""What a 409 says of another operation that the Hub lets end first: it takes one commit of a repository at a time
+(`Another commit operation is in progress for this repository`, evaleval/every_eval_ever #263)."""
+
 _ADVICE = {
     401: "Give a valid token with `hf auth login` or HF_TOKEN.",
-    403: "Use a token with write access there, or another --repo.",
+    402: "Look at the account's plan and storage there.",
+    403: "Use a token that may do so, or another repository.",
     404: "Check the name, and that the token may see it.",
     412: "Run the same command again; it merges with what was published meanwhile.",
     413: "Publish fewer splits at a time with --splits.",
@@ -120,7 +125,8 @@ def _answer(error: HfHubHTTPError) -> tuple[str, float | None]:
     status, requested = error.response.status_code, _requested_delay(error)
     phrases = {entry.value: entry.phrase for entry in HTTPStatus}
     words = f"the Hub answered {status} {phrases.get(status, '')}".rstrip()
-    transient = status in TRANSIENT_STATUSES
+    is_busy = status == HTTPStatus.CONFLICT and _BUSY in (error.server_message or "")
+    transient = is_busy or status in TRANSIENT_STATUSES
     if transient and requested > MAX_WAIT:
         words += f" and asks to wait {requested:,} s"
     explanation = " ".join((error.server_message or "").split())[:_MAX_EXPLANATION]

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlencode
 
 from tests.hub import accounts, client, commits, discussions, downloads, listings, repos, routing, uploads  # noqa: F401
 from tests.hub.accounts import User
@@ -33,6 +34,8 @@ class Hub:
         self.most_card = MOST_CARD
         """Bytes of a card above which it is refused."""
         self.repos: dict[str, Repo] = {}
+        self.other_names: dict[str, str] = {}
+        """Names that lead to a repository's present one: former ones, and those in other letters."""
         self.requests: list[Request] = []
         """Every request in the order of arrival."""
         self.received: Counter[str] = Counter()
@@ -205,6 +208,10 @@ class Hub:
         if (fail := self.faults.take("fail", request)) is not None:
             return fail["answer"]
         handler, names = match
+        if (other := names.get("repo")) in self.other_names:
+            # Former names lead to the present one: huggingface/huggingface_hub#981, and hf-hub#103 for the answer.
+            path = request.path.replace(other, self.other_names[other], 1)
+            return Answer(307, headers={"Location": f"{path}?{urlencode(request.query, doseq=True)}"})
         try:
             answer = handler(self, call, **names)
         except RefusedError as refused:
