@@ -39,6 +39,8 @@ class Hub:
         self.requests: list[Request] = []
         """Every request in the order of arrival."""
         self.received: Counter[str] = Counter()
+        self.xet: dict[str, str] = {}
+        """Xet's own hash of each object that has come by it, by SHA-256."""
         self.faults = Faults()
         self.lock = threading.RLock()
         self._closing = threading.Event()
@@ -77,9 +79,11 @@ class Hub:
         self.users.append(User(name, orgs, role))
         return self.users[-1].token
 
-    def environment(self, folder: Path, *, token: str | None = None, anonymous: bool = False) -> dict[str, str]:
+    def environment(
+        self, folder: Path, *, token: str | None = None, anonymous: bool = False, xet: bool = False
+    ) -> dict[str, str]:
         """Environment of a subprocess (see `client.environment`), with this account's token, another or none."""
-        return client.environment(self.endpoint, None if anonymous else token or self.token, folder)
+        return client.environment(self.endpoint, None if anonymous else token or self.token, folder, xet=xet)
 
     def create(self, repo: str, *, private: bool = False, author: str = "system") -> Commit:
         """Create a repository with its first commit, as the Hub does: a .gitattributes on the branch main."""
