@@ -27,7 +27,7 @@ _DESCRIPTION = "Files of one version, in parts. The command that uploads them me
 class Change:
     """A change of the branch main from the commit `parent`, whose files are `before`: files to add and to delete.
 
-    `tags` are the repository's, by which the change was made.
+    `tags` are the repository's, by which the change was made, and `check` raises once a file to add is not as it was.
     """
 
     title: str
@@ -36,6 +36,7 @@ class Change:
     before: Mapping[str, RemoteFile]
     additions: Sequence[CommitOperationAdd]
     deletions: Sequence[str]
+    check: Callable[[], object]
 
     @property
     def in_parts(self) -> bool:
@@ -82,6 +83,7 @@ def merge_in_parts(repository: Repository, account: str, change: Change, sent: C
         part = additions[:PART]
         for size in repository.upload(part):
             sent(size)
+        change.check()
         removed = deletions[: PART - len(part)]
         repository.commit(part, removed, title=f"{change.title}, a part", parent=head, branch=branch)
     moved = repository.commit_at("main") != change.parent or repository.tags() != change.tags
