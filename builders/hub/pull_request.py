@@ -25,13 +25,18 @@ _DESCRIPTION = "Files of one version, in parts. The command that uploads them me
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the branch main from the commit `parent`, whose files are `before`: files to add and to delete."""
+    """A change of the branch main from the commit `parent`, whose files are `before`: files to add and to delete.
+
+    `tags` are the repository's, by which the change was made, and `check` raises once a file to add is not as it was.
+    """
 
     title: str
     parent: str
+    tags: Mapping[str, str]
     before: Mapping[str, RemoteFile]
     additions: Sequence[CommitOperationAdd]
     deletions: Sequence[str]
+    check: Callable[[], object]
 
     @property
     def in_parts(self) -> bool:
@@ -78,9 +83,11 @@ def merge_in_parts(repository: Repository, account: str, change: Change, sent: C
         part = additions[:PART]
         for size in repository.upload(part):
             sent(size)
+        change.check()
         removed = deletions[: PART - len(part)]
         repository.commit(part, removed, title=f"{change.title}, a part", parent=head, branch=branch)
-    if repository.commit_at("main") != change.parent or not change.makes(tree):
+    moved = repository.commit_at("main") != change.parent or repository.tags() != change.tags
+    if moved or not change.makes(tree):
         _close(repository, request.num)
         return None
     _merge(repository, request.num)
@@ -123,25 +130,26 @@ def _listed(repository: Repository, account: str) -> list[Discussion]:
 
 
 def _close(repository: Repository, number: int) -> None:
-    """Close a pull request: what was uploaded for it stays on the Hub, so the next run need not send it again."""
+    """Close a pull request, unless it is: what was uploaded for it stays on the Hub, and need not be sent again."""
 
     def ask() -> None:
-        repository.api.change_discussion_status(repository.name, number, "closed", repo_type="dataset")
+        if _status(repository, number) in ("draft", "open"):  # another run of the same account may have merged it
+            repository.api.change_discussion_status(repository.name, number, "closed", repo_type="dataset")
 
     repository.ask(f"close the pull request {number} of {repository.name}", ask)
 
 
 def _merge(repository: Repository, number: int) -> None:
     def ask() -> None:
-        name = repository.name
-        (status,) = (
-            request.status
-            for request in repository.api.get_repo_discussions(name, repo_type="dataset")
-            if request.num == number
-        )
+        name, status = repository.name, _status(repository, number)
         if status == "draft":  # which cannot be merged
             repository.api.change_discussion_status(name, number, "open", repo_type="dataset")
         if status != "merged":  # by an attempt whose answer was lost
             repository.api.merge_pull_request(name, number, repo_type="dataset")
 
     repository.ask(f"merge the pull request {number} of {repository.name}", ask)
+
+
+def _status(repository: Repository, number: int) -> str:
+    listed = repository.api.get_repo_discussions(repository.name, repo_type="dataset")
+    return next(request.status for request in listed if request.num == number)

@@ -65,14 +65,16 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Info:
-    """The newest commit of a repository, and who may read the repository.
+    """The newest commit of a repository, who may read the repository, and its name.
 
-    `gated` says how requests for access are granted, empty where nobody has to ask.
+    `gated` says how requests for access are granted, empty where nobody has to ask. The Hub answers to a repository's
+    former names, too.
     """
 
     head: str
     private: bool
     gated: str
+    name: str = ""
 
     @property
     def access(self) -> Access:
@@ -108,7 +110,7 @@ class Repository:
         self.name = name
         self.log = log
         self.api = HfApi()
-        self.host = urlsplit(self.api.endpoint).netloc
+        self.host = urlsplit(self.api.endpoint).netloc.rpartition("@")[2]  # without a mirror's password
         token = huggingface_hub.get_token()
         if token is not None and _TOKEN.fullmatch(token) is None:
             # The client would fail to send it, and quote it.
@@ -175,7 +177,7 @@ class Repository:
 
         def ask() -> Info:
             info = self.api.dataset_info(self.name, revision=revision)
-            return Info(str(info.sha), bool(info.private), str(info.gated or ""))
+            return Info(str(info.sha), bool(info.private), str(info.gated or ""), _text(info.id))
 
         return self._ask_if_there(f"read {self.name} on {self.host}", ask, unreached=unreached)
 
@@ -333,8 +335,8 @@ class Repository:
             try:
                 self.api.create_tag(self.name, tag=tag, revision=commit, repo_type="dataset")
             except HfHubHTTPError as error:
-                # It exists: set by an attempt whose answer was lost, or by another publisher.
-                if error.response.status_code != HTTPStatus.CONFLICT:
+                # It exists: set by an attempt whose answer was lost, or by another publisher; else the Hub is busy.
+                if error.response.status_code != HTTPStatus.CONFLICT or tag not in self.tags():
                     raise
 
         self.ask(f"set the tag {tag} of {self.name}", ask)
