@@ -260,10 +260,10 @@ def _read_images(folders: Sequence[FolderImages], request: BuildRequest, *, comp
         return folders
     from builders.pipeline.own_images import checking  # imported when there is a build, not for --help
 
-    images = sum(len(files) for folder in folders for files in folder.files.values())
+    paths = [path for folder in folders for files in folder.files.values() for path, _ in files]
     with (
-        checking(request, compared=compared) as check,
-        bar(images, "checking", quiet=request.quiet) as shown,
+        checking(request, paths, compared=compared) as check,
+        bar(len(paths), "checking", quiet=request.quiet) as shown,
     ):
         return read_images(
             folders,

@@ -18,6 +18,7 @@ from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
 from tests.builders.conftest import files_of
 from tests.killing import watched_at_renames
+from tests.sentences import assert_sentence
 
 ROWS = 3 * 12 + 8
 
@@ -78,6 +79,23 @@ def test_a_build_decodes_each_image_once_to_compare_it(folders, decoded, tmp_pat
     build(folders, tmp_path / "out")
     assert len(decoded) == ROWS
     assert before.items() <= files_of(tmp_path / "out").items()
+
+
+@pytest.mark.parametrize("flags", [(), ("--splits=folder/near_ood", "--check=decode")])
+def test_room_for_what_the_check_keeps_is_asked_for_before_it_begins(folders, decoded, tmp_path, capsys, flags):
+    """By hand: 32 x 32 pixels of three bytes, two digests, a row and a checksum; what an earlier check kept is there."""
+    out, free = tmp_path / "out", lambda left: lambda _: shutil._ntuple_diskusage(10**9, 10**9 - left, left)
+    needed = ROWS * (32 * 32 * 3 + 32 + 32 + 8 + 4)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", free(needed - 1))
+        assert folder_benchmark.main(arguments(folders, out, *flags)) == 2
+        assert_sentence(capsys.readouterr().err, f"keeps of 44 images takes {needed:,} bytes", "--out")
+        assert not out.exists()
+        assert not decoded
+    build(folders, out, *flags)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", free(0))
+        build(folders, out, *flags)
 
 
 @pytest.mark.parametrize(
