@@ -138,7 +138,7 @@ class ImageCheck:
         self._known, self._known_count = _Entries(folder, entries), len(entries)
 
     def require_room(self, count: int) -> None:
-        """Raise `BuildError` if there is no room for what is kept of so many images, less those of an earlier check."""
+        """Raise `BuildError` if there is no room for what is kept of so many images, less those known already."""
         new = max(0, count - self._known_count)
         needed = new * (_ENTRY.itemsize + ROW_BYTES * self._compared)
         advice = "Free some, or give another --out, and run the same command again."

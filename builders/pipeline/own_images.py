@@ -28,7 +28,7 @@ two: a tenth of an image's time is Python's."""
 def checking(
     request: BuildRequest, paths: Sequence[str], *, compared: bool
 ) -> Iterator[Callable[[bytes, str], object]]:
-    """Yield a check of the images with some paths for `builders.sources.image_folder.read_images`; the release folder is locked meanwhile.
+    """Yield a check for `builders.sources.image_folder.read_images` of images; the release folder is locked meanwhile.
 
     `compared` says whether images are kept as they are compared. A release folder that is not there is not there
     either if images are refused. In a store nothing is kept.
