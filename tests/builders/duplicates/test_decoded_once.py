@@ -127,6 +127,29 @@ def test_what_the_check_decodes_the_shards_do_not(folders, decoded, tmp_path, en
     (copy / f"near/40.{ending}").write_bytes(whole)
 
 
+def test_more_workers_than_the_check_has_threads_give_the_release_of_one(folders, tmp_path, capsys):
+    """The check decodes with one, and nine decode what they write: the same refusal, remark and bytes."""
+    copy = tmp_path / "copy"
+    shutil.copytree(folders, copy)
+    Image.open(copy / "near/36.jpg").save(copy / "near/37.png")
+    odd = b"Exif\0\0II*\0\x08\0\0\0\x09\0"  # nine tags that are not there, on which Pillow remarks
+    for path in (copy / "known/b/15.jpg", copy / "near/39.jpg"):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:2] + b"\xff\xe1" + (len(odd) + 2).to_bytes(2, "big") + odd + whole[2:])
+    (copy / "known/a/1.jpg").write_bytes((copy / "known/a/1.jpg").read_bytes()[:1000])
+    told = {}
+    for workers in (1, 9):
+        out = tmp_path / str(workers)
+        flags = [flag for flag in arguments(copy, out) if flag not in ("--workers=1", "--quiet")]
+        codes = [folder_benchmark.main([*flags, f"--workers={workers}", *more]) for more in ([], ["--allow-partial"])]
+        assert codes == [2, 0]
+        said = capsys.readouterr().err.splitlines()
+        told[workers] = [line.replace(str(out), "OUT") for line in said if "planned" not in line], files_of(out)
+    assert told[1] == told[9]
+    assert "Pillow warns of 2 images, such as" in "".join(told[1][0])
+    assert "1 image cannot be used" in "".join(told[1][0])
+
+
 @pytest.mark.parametrize("flags", [(), ("--limit-per-class=100",)])
 def test_a_killed_build_that_goes_on_decodes_nothing_twice(folders, decoded, tmp_path, flags):
     """Killed before each of some renames: a finished shard has its pixels, which are of its rows.
