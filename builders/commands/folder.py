@@ -6,6 +6,7 @@ Tested by `tests/builders/test_folder_benchmark.py`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -145,11 +146,7 @@ def _command(
         )
     with os_errors_as_build_errors("read the folders"):
         known = find_images(in_distribution)
-        for folder in folders:
-            if folder.images.root.resolve() == known.root.resolve():
-                raise BuildError(
-                    f"--unknown gives {known.root}, which is --in-distribution, too. Give another folder."
-                )
+        _refuse_shared([known.root, *(folder.images.root for folder in folders)])
         _note_other_files([known, *(folder.images for folder in folders)], quiet=request.quiet)
         if not request.quiet:
             count = f"{len(known.classes):,} class{'es' if len(known.classes) > 1 else ''}"
@@ -214,6 +211,19 @@ def _unknown(value: str) -> Unknown:
     return Unknown(name, role, find_images(as_path(match["folder"]), flat=name))
 
 
+def _refuse_shared(roots: Sequence[Path]) -> None:
+    """Refuse folders one of which lies in another one, or is it: its images would have two roles."""
+    flags = ["--in-distribution", *(["--unknown"] * (len(roots) - 1))]
+    for (flag, outer), (other_flag, inner) in itertools.permutations(zip(flags, roots, strict=True), 2):
+        if inner.resolve() == outer.resolve():
+            raise BuildError(f"{other_flag} gives {inner}, which is {flag}, too. Give another folder.")
+        if _is_inside(inner, outer):
+            raise BuildError(
+                f"{other_flag} gives {inner}, which lies in {outer} of {flag}, and its images would have two roles. "
+                "Give folders beside one another."
+            )
+
+
 def _refuse_nested(out: Path, roots: Iterable[Path]) -> None:
     """Refuse a release inside a folder of images, of which it would be a class in the next run, or around one."""
     for root in roots:
@@ -260,10 +270,10 @@ def _read_images(folders: Sequence[FolderImages], request: BuildRequest, *, comp
         return folders
     from builders.pipeline.own_images import checking  # imported when there is a build, not for --help
 
-    images = sum(len(files) for folder in folders for files in folder.files.values())
+    paths = [path for folder in folders for files in folder.files.values() for path, _ in files]
     with (
-        checking(request, compared=compared) as check,
-        bar(images, "checking", quiet=request.quiet) as shown,
+        checking(request, paths, compared=compared) as check,
+        bar(len(paths), "checking", quiet=request.quiet) as shown,
     ):
         return read_images(
             folders,

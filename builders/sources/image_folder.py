@@ -60,6 +60,9 @@ ENDINGS = (
 """Endings of the files that are taken for images, in any case. `torchvision.datasets.folder` (0.28) lists the same,
 but for .gif, which `datasets.Image` decodes, and .jfif and .jpe, which are JPEGs by other names."""
 
+JPEG_ENDINGS = (".jfif", ".jpe", ".jpeg", ".jpg")
+"""Those of JPEGs."""
+
 HIDDEN = "hidden, or in a hidden folder"
 """The reason why such a file is not taken for an image."""
 
