@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from builders.errors import BuildError, one_line
-from builders.generate.contract import Generate, Generated, Generator, SourceImage, check_installed
+from builders.generate.contract import NOT_FINITE, Generate, Generated, Generator, SourceImage, check_installed
 from builders.generate.flags import SEED, memory_errors_as_build_errors, set_up_device, with_files
 from builders.generate.torch_files import refuse_problems
 from builders.release.schema import Column
@@ -131,7 +131,7 @@ def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]
     return [
         Generated(np.ascontiguousarray(np.rint(255 * pixels), np.uint8), {PROMPT.name: prompt, SEED.name: seed})
         if np.isfinite(pixels).all()
-        else Generated(None, reason="the pipeline gave numbers that are not finite")
+        else Generated(None, reason=NOT_FINITE)
         for pixels, prompt, seed in zip(outputs, prompts, seeds, strict=True)
     ]
 
