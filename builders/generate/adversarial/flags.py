@@ -73,7 +73,8 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
             )
         for attack in attacks:
             settings = AttackSettings(model, attack, device, values["attack-batch"], check)
-            packages = [package.partition("==")[0] for package in attack.packages]
+            # Pillow decodes and prepares the originals, and whoever opens the residuals has to get the same pixels.
+            packages = [*(package.partition("==")[0] for package in attack.packages), "pillow"]
             versions = {package: importlib.metadata.version(package) for package in packages}
             attack_generators[f"{attack.name}_{model.split_name}"] = adversarial(
                 settings, weights=(weights,), versions=versions
