@@ -390,6 +390,9 @@ VALUES = {
     ),
     "needs the columns id and score": lambda it: ud.evaluate(pd.DataFrame({"x": [1]}), it.root),
     "has no config or split owls": lambda it: ud.evaluate(it.scores, it.root, "owls"),
+    "has no scores of small-train/train. Score": lambda it: ud.evaluate(
+        it.scores[["id", "score"]][:188].to_dict("list"), it.root, f"{CONFIG}-train"
+    ),
     "test of small has no": lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"),
     "'msp' is not a protocol": lambda it: ud.report(it.scores, it.root, "no", protocols="msp"),
     "Name the release and the model, too": lambda it: ud.score(it.features.root, "odin"),

@@ -10,6 +10,7 @@ import difflib
 import importlib.util
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from builders import errors
@@ -76,7 +77,7 @@ def require_name(kind: str, name: Any) -> None:
         )
 
 
-_KINDS = {str: "a text", Mapping: "a dictionary", list | tuple: "a list", Callable: "a function"}
+_KINDS = {str: "a text", Real: "a number", Mapping: "a dictionary", list | tuple: "a list", Callable: "a function"}
 
 
 def require_kinds(of: object, name: str, kinds: Mapping[str, Any]) -> None:

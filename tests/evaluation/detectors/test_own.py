@@ -159,16 +159,27 @@ def test_a_fit_of_one_argument_gets_the_training_rows_and_the_head_and_need_not_
         def score(self, features):
             return np.full(len(features), self.value)
 
+    class Optional(Twice):
+        name = "optional"
+
+        def fit(self, features, **options):
+            self.times = len(options)
+
     class Nothing(Twice):
         name, fits_on = "nothing", "none"
 
         def fit(self, features):
             self.times = len(features) + features.head.bias.mean()
 
-    table = ud.score(folder, [Silent, Plain(), Nothing], search=False)
+    table = ud.score(folder, [Silent, Plain(), Nothing, Optional], search=False)
     scores = dict(zip(table["detector"], table["score"], strict=True))
     bias = float(toy_head().bias.mean())
-    expected = {"twice": TRAIN.penultimate.mean() + bias, "Plain": TRAIN.penultimate.mean() + bias, "nothing": bias}
+    expected = {
+        "twice": TRAIN.penultimate.mean() + bias,
+        "Plain": TRAIN.penultimate.mean() + bias,
+        "nothing": bias,
+        "optional": 0,
+    }
     assert scores == pytest.approx(expected)
 
 
@@ -329,7 +340,16 @@ def test_a_detector_that_ends_the_process_leaves_the_others(folder):
 
 
 @pytest.mark.parametrize(
-    "declared", ["search=3", "requires='torch'", "base_methods=None", "reads=3", "fits_on=None", "chosen_by=3"]
+    "declared",
+    [
+        "search=3",
+        "requires='torch'",
+        "base_methods=None",
+        "reads=3",
+        "fits_on=None",
+        "chosen_by=3",
+        "search={'times': 3.0}",
+    ],
 )
 def test_what_a_detector_declares_of_another_kind_is_named(declared):
     """Most of these were a TypeError or an AttributeError; five modules `t`, `o`, `r`, `c`, `h` were not installed."""

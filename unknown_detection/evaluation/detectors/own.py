@@ -106,7 +106,8 @@ class Checked(Detector):
         fit = getattr(self.own, "fit", None)
         if fit is not None:
             rows = read_only(features if head is None else dataclasses.replace(features, head=head))
-            several = len(inspect.signature(fit).parameters) > 1
+            kinds = [of.kind for of in inspect.signature(fit).parameters.values()]
+            several = sum(kind <= inspect.Parameter.VAR_POSITIONAL for kind in kinds) > 1
             with of_the_user(self.name):
                 fit(rows, rows.head) if several else fit(rows)
         self.remark = str(getattr(self.own, "remark", ""))
@@ -128,7 +129,7 @@ class Checked(Detector):
             return super().predict(features)
         with of_the_user(self.name):
             predicted = copy.copy(self.own).predict(_to_score(features))
-        return _column(f"{self.name}'s predict", predicted, features, "iu").astype(np.int64)
+        return _column(f"predict of {self.name}", predicted, features, "iu").astype(np.int64)
 
     def parameters(self) -> dict[str, Any]:
         """See `Detector.parameters`."""
@@ -156,7 +157,8 @@ class Checked(Detector):
             require_known(f"value for {attribute} of {name}", [getattr(self, attribute)], get_args(allowed))
         require_known(f"hyperparameter of {name} to search", self.search, self.parameters())
         for parameter, values in self.search.items():
-            if not all(isinstance(value, Real) for value in values) or not values:
+            listed = isinstance(values, list | tuple | np.ndarray) and len(values) > 0
+            if not listed or not all(isinstance(value, Real) for value in values):
                 raise EvaluationError(
                     f"The search of {name} tries {one_line(repr(values))} for {parameter}. List numbers, or leave it "
                     "out: other hyperparameters are set in an instance."

@@ -26,6 +26,7 @@ from unknown_detection.evaluation.errors import (
     a_kind,
     find_name,
     one_line,
+    require_kinds,
     require_known,
     require_name,
 )
@@ -99,13 +100,16 @@ def metric(
     """
     require_known("direction of a metric", [better], get_args(Better))
     require_known("ranking that metrics take", [takes], get_args(Takes))
+    require_known("positive class of a metric", [positive], ("", *get_args(Side)))
 
     def register(of: Of) -> Of:
         key = name or getattr(of, "__name__", "")
         require_name("metric", key)
         if key in METRICS and not is_redefined(METRICS[key].of, of):
             raise EvaluationError(f"There is a metric {key} already. Give yours another name.")
-        METRICS[key] = Metric(key, title, better, of, takes, positive, factor)
+        made = Metric(key, title, better, of, takes, positive, factor)
+        require_kinds(made, f"the metric {key}", {"title": str, "factor": Real})
+        METRICS[key] = made
         return of
 
     return register
