@@ -27,7 +27,7 @@ from builders.release.manifest import kind_of_own_config
 from builders.release.schema import Role
 from builders.release.values import CONFIG_NAME, LONGEST_NAME
 from builders.sources.base import Stray
-from builders.sources.image_folder import HIDDEN, OTHER_ENDING, FolderImages, find_images, read_images
+from builders.sources.image_folder import ALL, HIDDEN, OTHER_ENDING, FolderImages, find_images, read_images
 from builders.storage.folders import takes_requests
 from builders.storage.paths import PathType, as_path
 from unknown_detection.commands import own_process
@@ -151,6 +151,7 @@ def _command(
         if not request.quiet:
             count = f"{len(known.classes):,} class{'es' if len(known.classes) > 1 else ''}"
             click.echo(f"{known.root}: {count}: {first_few(known.classes)}", err=True)
+            _note_nested(known)
     benchmark = declare(name, request.seed, known, folders, near_distance)
     _refuse_names(benchmark)
     roots = [known.root, *(folder.images.root for folder in folders)]
@@ -250,6 +251,24 @@ def _note_other_files(folders: Sequence[FolderImages], *, quiet: bool) -> None:
             listed = first_few([f"{count:,} {kind}" for kind, count in counted], _LISTED_ENDINGS)
             files = "1 file is" if len(others) == 1 else f"{len(others):,} files are"
             click.echo(f"{folder.root}: {files} not taken for images: {listed}, such as {others[0].path}", err=True)
+
+
+def _note_nested(known: FolderImages) -> None:
+    """Say which classes have all their images in several folders of their own, as where those are the classes."""
+    below: dict[str, set[str]] = {}
+    for partition, files in known.files.items():
+        for path, class_id in files:
+            inner = path.split("/")[1 if partition == ALL else 2 :]
+            below.setdefault(class_id, set()).add(inner[0] if len(inner) > 1 else "")
+    if nested := {name: inner for name, inner in sorted(below.items()) if "" not in inner and len(inner) > 1}:
+        first = next(iter(nested))
+        others = f" and {len(nested) - 1:,} more" if len(nested) > 1 else ""
+        listed = first_few(sorted(nested[first]))
+        click.echo(
+            f"{known.root}: all images of the class {first}{others} lie in folders below it ({listed}), which are no "
+            "classes. If they should be, give the folder that holds them.",
+            err=True,
+        )
 
 
 def _why_not_taken(stray: Stray) -> str:

@@ -36,10 +36,12 @@ ALL = "images"
 
 PARTITIONS: Mapping[str, str] = {
     "train": "train",
+    "training": "train",
     "val": "validation",
     "valid": "validation",
     "validation": "validation",
     "test": "test",
+    "testing": "test",
 }
 """Partitions by the names that their folders have."""
 
