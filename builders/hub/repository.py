@@ -95,12 +95,19 @@ def git_oid(path: Path) -> str:
         return hashlib.file_digest(opened, lambda: digest).hexdigest()
 
 
-def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
-    """Return a file as `upload` and `commit` of `Repository` take it; a known `sha256` saves reading it again."""
-    operation = CommitOperationAdd(path, local)
-    if sha256:
-        operation.upload_info.sha256 = bytes.fromhex(sha256)
-    return operation
+@dataclass
+class Addition(CommitOperationAdd):
+    """A file as `upload` and `commit` of `Repository` take it, and its SHA-256 if the manifest lists one.
+
+    The client is not told that: Xet would take whatever it reads under this name.
+    """
+
+    listed: str = ""
+
+    @property
+    def local(self) -> Path:
+        """The local path."""
+        return Path(str(self.path_or_fileobj))
 
 
 class Repository:
@@ -268,10 +275,11 @@ class Repository:
 
     # Writing
 
-    def upload(self, additions: Sequence[CommitOperationAdd]) -> Iterator[int]:
+    def upload(self, additions: Sequence[Addition]) -> Iterator[int]:
         """Upload files ahead of their commit, a few at a time; yields the bytes of each batch.
 
-        Contents that the Hub has already are not sent. Nothing is visible before the commit.
+        Contents that the Hub has already are not sent. Nothing is visible before the commit, and there is none of a
+        file that is not as it is listed.
         """
         for start in range(0, len(additions), _BATCH):
             batch = additions[start : start + _BATCH]
@@ -286,11 +294,17 @@ class Repository:
             )
             more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
             self.ask(f"upload {batch[0].path_in_repo}{more}", functools.partial(in_background, send))
-            yield sum(addition.upload_info.size for addition in batch)
+            for added in batch:
+                if added.listed and added.upload_info.sha256.hex() != added.listed:
+                    raise BuildError(
+                        f"{added.local} was changed while the release was published, and nothing was committed. Run "
+                        "the same command again when nobody writes there."
+                    )
+            yield sum(added.upload_info.size for added in batch)
 
     def commit(
         self,
-        additions: Sequence[CommitOperationAdd],
+        additions: Sequence[Addition],
         deletions: Sequence[str],
         *,
         title: str,
