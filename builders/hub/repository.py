@@ -8,6 +8,7 @@ Tested by `tests/hf_scripts/test_push.py`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -40,6 +41,9 @@ _TOKEN = re.compile(r"[!-~]+")
 
 Access = Literal["public", "gated", "private"]
 """Who may read a repository: anybody, users whose access request was granted, or members."""
+
+LOOKUP_TIMEOUT = 60.0
+"""Seconds for the answer to what a repository is (ours)."""
 
 _BATCH = 8
 """Files that are uploaded between two progress updates. The client uploads five of them at a time."""
@@ -183,7 +187,8 @@ class Repository:
         """Return the state of the repository at a revision; None if it does not exist or the token may not see it."""
 
         def ask() -> Info:
-            info = self.api.dataset_info(self.name, revision=revision)
+            # Without a limit the client waits for ever outside `hub_settings`, where the evaluation asks.
+            info = self.api.dataset_info(self.name, revision=revision, timeout=LOOKUP_TIMEOUT)
             return Info(str(info.sha), bool(info.private), str(info.gated or ""), _text(info.id))
 
         return self._ask_if_there(f"read {self.name} on {self.host}", ask, unreached=unreached)
@@ -192,8 +197,13 @@ class Repository:
         """Create the repository, unless it exists; an existing one keeps who may read it."""
         # None lets the organisation's default decide, which may be private.
         visibility = private or None
-        create = functools.partial(self.api.create_repo, self.name, repo_type="dataset", private=visibility)
-        self.ask(f"create {self.name}", functools.partial(create, exist_ok=True))
+
+        def ask() -> None:
+            # Of one that was made in this moment the answer may lack what the client reads (huggingface_hub #3279).
+            with contextlib.suppress(KeyError):
+                self.api.create_repo(self.name, repo_type="dataset", private=visibility, exist_ok=True)
+
+        self.ask(f"create {self.name}", ask)
 
     def gate(self, granted: Granted) -> None:
         """Let people read the repository only after they asked, which is granted at once (`auto`) or by its owner."""
