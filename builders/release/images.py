@@ -167,7 +167,11 @@ def _plain_jpeg(data: bytes) -> Image.Image | None:
         return None
     mode = _PLAIN_MODES.get(len(header.read.components))
     try:
-        return None if mode is None else Image.frombytes(mode, header.read.size, data, "jpeg", mode, "")
+        if mode is None:
+            return None
+        image = Image.new(mode, header.read.size, None)  # nobody sets its pixels first
+        image.frombytes(data, "jpeg", mode, "")
+        return image
     except MemoryError as error:
         raise _no_memory(header.read.size) from error
     except DECODE_ERRORS:  # Pillow finds it again, and says what it is
