@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, Discussion
+from huggingface_hub import Discussion
 
-from builders.hub.repository import RemoteFile, Repository, addition
+from builders.hub.repository import Addition, RemoteFile, Repository
 
 PART = 100
 """Most files that one commit adds or deletes."""
@@ -27,16 +26,15 @@ _DESCRIPTION = "Files of one version, in parts. The command that uploads them me
 class Change:
     """A change of the branch main from the commit `parent`, whose files are `before`: files to add and to delete.
 
-    `tags` are the repository's, by which the change was made, and `check` raises once a file to add is not as it was.
+    `tags` are the repository's, by which the change was made.
     """
 
     title: str
     parent: str
     tags: Mapping[str, str]
     before: Mapping[str, RemoteFile]
-    additions: Sequence[CommitOperationAdd]
+    additions: Sequence[Addition]
     deletions: Sequence[str]
-    check: Callable[[], object]
 
     @property
     def in_parts(self) -> bool:
@@ -48,11 +46,11 @@ class Change:
         """The files before, and those to add."""
         return {*self.before, *(added.path_in_repo for added in self.additions)}
 
-    def missing(self, tree: Mapping[str, RemoteFile]) -> tuple[list[CommitOperationAdd], list[str]]:
+    def missing(self, tree: Mapping[str, RemoteFile]) -> tuple[list[Addition], list[str]]:
         """Return what a tree of files lacks of it: files to add, and paths to delete."""
         # As new values: the client refuses one that was committed before, which somebody may have replaced since.
         additions = [
-            addition(added.path_in_repo, Path(str(added.path_or_fileobj)), added.upload_info.sha256.hex())
+            Addition(added.path_in_repo, added.path_or_fileobj, added.listed)
             for added in self.additions
             if not _has(tree, added)
         ]
@@ -83,7 +81,6 @@ def merge_in_parts(repository: Repository, account: str, change: Change, sent: C
         part = additions[:PART]
         for size in repository.upload(part):
             sent(size)
-        change.check()
         removed = deletions[: PART - len(part)]
         repository.commit(part, removed, title=f"{change.title}, a part", parent=head, branch=branch)
     moved = repository.commit_at("main") != change.parent or repository.tags() != change.tags
@@ -96,10 +93,9 @@ def merge_in_parts(repository: Repository, account: str, change: Change, sent: C
     return merged if repository.tree(merged) == tree else None
 
 
-def _has(tree: Mapping[str, RemoteFile], added: CommitOperationAdd) -> bool:
+def _has(tree: Mapping[str, RemoteFile], added: Addition) -> bool:
     file = tree.get(added.path_in_repo)
-    local = Path(str(added.path_or_fileobj))
-    return file is not None and file.has_content_of(local, added.upload_info.sha256.hex())
+    return file is not None and file.has_content_of(added.local, added.listed)
 
 
 def _opened(repository: Repository, account: str, change: Change) -> Discussion:

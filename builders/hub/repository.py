@@ -8,6 +8,7 @@ Tested by `tests/hf_scripts/test_push.py`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -40,6 +41,9 @@ _TOKEN = re.compile(r"[!-~]+")
 
 Access = Literal["public", "gated", "private"]
 """Who may read a repository: anybody, users whose access request was granted, or members."""
+
+LOOKUP_TIMEOUT = 60.0
+"""Seconds for the answer to what a repository is (ours)."""
 
 _BATCH = 8
 """Files that are uploaded between two progress updates. The client uploads five of them at a time."""
@@ -95,12 +99,19 @@ def git_oid(path: Path) -> str:
         return hashlib.file_digest(opened, lambda: digest).hexdigest()
 
 
-def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
-    """Return a file as `upload` and `commit` of `Repository` take it; a known `sha256` saves reading it again."""
-    operation = CommitOperationAdd(path, local)
-    if sha256:
-        operation.upload_info.sha256 = bytes.fromhex(sha256)
-    return operation
+@dataclass
+class Addition(CommitOperationAdd):
+    """A file as `upload` and `commit` of `Repository` take it, and its SHA-256 if the manifest lists one.
+
+    The client is not told that: Xet would take whatever it reads under this name.
+    """
+
+    listed: str = ""
+
+    @property
+    def local(self) -> Path:
+        """The local path."""
+        return Path(str(self.path_or_fileobj))
 
 
 class Repository:
@@ -176,7 +187,8 @@ class Repository:
         """Return the state of the repository at a revision; None if it does not exist or the token may not see it."""
 
         def ask() -> Info:
-            info = self.api.dataset_info(self.name, revision=revision)
+            # Without a limit the client waits for ever outside `hub_settings`, where the evaluation asks.
+            info = self.api.dataset_info(self.name, revision=revision, timeout=LOOKUP_TIMEOUT)
             return Info(str(info.sha), bool(info.private), str(info.gated or ""), _text(info.id))
 
         return self._ask_if_there(f"read {self.name} on {self.host}", ask, unreached=unreached)
@@ -185,8 +197,13 @@ class Repository:
         """Create the repository, unless it exists; an existing one keeps who may read it."""
         # None lets the organisation's default decide, which may be private.
         visibility = private or None
-        create = functools.partial(self.api.create_repo, self.name, repo_type="dataset", private=visibility)
-        self.ask(f"create {self.name}", functools.partial(create, exist_ok=True))
+
+        def ask() -> None:
+            # Of one that was made in this moment the answer may lack what the client reads (huggingface_hub #3279).
+            with contextlib.suppress(KeyError):
+                self.api.create_repo(self.name, repo_type="dataset", private=visibility, exist_ok=True)
+
+        self.ask(f"create {self.name}", ask)
 
     def gate(self, granted: Granted) -> None:
         """Let people read the repository only after they asked, which is granted at once (`auto`) or by its owner."""
@@ -268,10 +285,11 @@ class Repository:
 
     # Writing
 
-    def upload(self, additions: Sequence[CommitOperationAdd]) -> Iterator[int]:
+    def upload(self, additions: Sequence[Addition]) -> Iterator[int]:
         """Upload files ahead of their commit, a few at a time; yields the bytes of each batch.
 
-        Contents that the Hub has already are not sent. Nothing is visible before the commit.
+        Contents that the Hub has already are not sent. Nothing is visible before the commit, and there is none of a
+        file that is not as it is listed.
         """
         for start in range(0, len(additions), _BATCH):
             batch = additions[start : start + _BATCH]
@@ -286,11 +304,17 @@ class Repository:
             )
             more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
             self.ask(f"upload {batch[0].path_in_repo}{more}", functools.partial(in_background, send))
-            yield sum(addition.upload_info.size for addition in batch)
+            for added in batch:
+                if added.listed and added.upload_info.sha256.hex() != added.listed:
+                    raise BuildError(
+                        f"{added.local} was changed while the release was published, and nothing was committed. Run "
+                        "the same command again when nobody writes there."
+                    )
+            yield sum(added.upload_info.size for added in batch)
 
     def commit(
         self,
-        additions: Sequence[CommitOperationAdd],
+        additions: Sequence[Addition],
         deletions: Sequence[str],
         *,
         title: str,

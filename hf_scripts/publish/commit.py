@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import CommitOperationAdd
-
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.hub.place import Granted
 from builders.hub.pull_request import PART, Change, merge_in_parts
-from builders.hub.repository import Info, Repository, addition
+from builders.hub.repository import Addition, Info, Repository
 from builders.hub.retry import Log
 from builders.release.entries import EMPTY, Manifest
 from builders.release.layout import CARD, DESCRIPTIONS, MANIFEST
@@ -60,26 +58,15 @@ _GRANTS = {
 class CommitPlan:
     """The changes of one commit: what they mean for the version, files to add with their bytes, and paths to delete.
 
-    `unchanged` is the number of files that stay as they are; `states` are those of the files to add, as they were
-    before the folder was checked.
+    `unchanged` is the number of files that stay as they are.
     """
 
     merged: MergedRelease
     change: str
-    additions: tuple[CommitOperationAdd, ...]
+    additions: tuple[Addition, ...]
     deletions: tuple[str, ...]
     upload_bytes: int
     unchanged: int
-    states: Mapping[Path, tuple[int, ...]]
-
-    def check_states(self) -> None:
-        """Check that no file to add was changed since: by Xet it would come under the SHA-256 that it had."""
-        for path, state in self.states.items():
-            if _state(path) != state:
-                raise BuildError(
-                    f"{path} was changed while the release was published, and nothing was committed. Run the same "
-                    "command again when nobody writes there."
-                )
 
 
 @dataclass(frozen=True)
@@ -258,7 +245,7 @@ class Publication:
             if (local := merged.local(path)) is not None and not local.is_file():
                 raise damaged_folder(merged.folder, Problems({"file": [f"{path} is missing"]}, {"file": 1}))
             if local and (path not in tree or not tree[path].has_content_of(local, known.get(path, ""))):
-                additions.append(addition(path, local, known.get(path, "")))
+                additions.append(Addition(path, local, known.get(path, "")))
         problems = base.check(file for file in merged.manifest.files() if merged.local(file.path) is None)  # they stay
         if problems.total():
             raise damaged_repository(base, problems)
@@ -266,9 +253,7 @@ class Publication:
             self.log(f"note: {path} of {self.repository.name} is not as it was published; this version replaces it")
         upload_bytes = sum(addition.upload_info.size for addition in additions)
         deletions = tuple(sorted(tree.keys() - set(paths)))
-        unchanged = len(paths) - len(additions)
-        states = {path: _state(path) for path in (Path(str(addition.path_or_fileobj)) for addition in additions)}
-        return CommitPlan(merged, change, tuple(additions), deletions, upload_bytes, unchanged, states)
+        return CommitPlan(merged, change, tuple(additions), deletions, upload_bytes, len(paths) - len(additions))
 
     def _newest(self, info: Info | None) -> Snapshot:
         """Return the release at the newest commit, of which each file must be part: a push deletes what its own lacks.
@@ -307,7 +292,7 @@ class Publication:
         if info is None or to_gate:
             info = self._prepared(info, plan, to_gate=to_gate)
         title, tree = publish_title(self.version.tag), plan.merged.base.tree
-        change = Change(title, info.head, tags, tree, plan.additions, plan.deletions, plan.check_states)
+        change = Change(title, info.head, tags, tree, plan.additions, plan.deletions)
         commit = None
         with bar(plan.upload_bytes, "uploading", unit="B") as shown:
             if change.in_parts:
@@ -315,7 +300,6 @@ class Publication:
             else:
                 for size in repository.upload(plan.additions):
                     shown.update(size)
-                change.check()
                 if repository.tags() == tags:
                     commit = repository.commit(plan.additions, plan.deletions, title=title, parent=info.head)
         if commit is not None:
@@ -346,15 +330,6 @@ class Publication:
             f"Somebody else committed to {self.repository.name} or tagged it in the meantime, so {self.version.tag} "
             "was not published. Run the same command again: it merges with that and uploads no file twice."
         )
-
-
-def _state(path: Path) -> tuple[int, ...]:
-    """Return what tells that a file was written or replaced; empty where there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _existing(info: Info | None) -> Info:

@@ -89,6 +89,14 @@ def test_errors_while_a_repository_is_made(push, hub, release, naps):
     assert (len(hub.asked("create_repo")), naps) == (3, [1, 2])
 
 
+def test_another_creates_the_repository_in_the_same_moment(push, hub, release):
+    """The answer then lacks the address that the client reads (huggingface/huggingface_hub#3279)."""
+    hub.faults.add("race", "create_repo", callback=lambda: hub.create(REPO))
+    hub.fail("create_repo", status=409, body='{"error": "A repository with this name already exists"}')
+    assert push("release").code == 0
+    assert hub.tags(REPO) == {"v1.0.0": hub.commits(REPO)[0].id}
+
+
 def test_the_hub_says_how_long_to_wait(begun, hub, naps):
     hub.fail("commit", status=429, headers={"Retry-After": "17"})
     hub.fail("create_tag", status=429, headers={"RateLimit": '"api";r=0;t=55'})

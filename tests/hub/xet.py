@@ -5,7 +5,9 @@ huggingface.co/docs/xet/shard describes them. A file's SHA-256 is what the uploa
 compares it with the bytes is not known.
 """
 
+import shutil
 import struct
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,14 +56,19 @@ def take(hub, repo: Repo, sha256: str, size: int) -> None:
             import hf_xet
 
             received = repo.folder / f"{sha256}.part"
-            with hf_xet.XetSession().new_file_download_group(endpoint=_store(hub)) as group:
-                group.start_download_file(hf_xet.XetFileInfo(name, size), str(received))
+            # One process at a time has a store open, and the publisher's may.
+            with tempfile.TemporaryDirectory(prefix="hub-xet-") as copy:
+                shutil.copytree(Path(hub.folder, "xet"), Path(copy, "xet"))
+                with hf_xet.XetSession().new_file_download_group(endpoint=f"local://{copy}") as group:
+                    group.start_download_file(hf_xet.XetFileInfo(name, size), str(received))
             repo.adopt(received, sha256)
             repo.objects[sha256], hub.xet[sha256] = size, name
             hub.received[sha256] += 1
+            return
 
 
 def _store(hub) -> str:
+    """The address of what clients store into; one process at a time may, so that two publish at once by LFS."""
     return f"local://{Path(hub.folder).absolute()}"
 
 
