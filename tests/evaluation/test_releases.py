@@ -195,6 +195,8 @@ def test_a_notebook_shows_splits_by_role_and_rows(folder):
         ("b", [("b", "near_ood"), ("b", "test")]),
         (None, [("a", "test"), ("b", "near_ood"), ("b", "test")]),
         ("b/test,a", [("b", "test"), ("a", "test")]),
+        (("b", "near_ood"), [("b", "near_ood")]),
+        (("b", "a"), [("b", "near_ood"), ("b", "test"), ("a", "test")]),
         (["a,near_ood", ("b", "test"), "a/test"], [("a", "test"), ("b", "near_ood"), ("b", "test")]),
         *((wrong, None) for wrong in ("near_od", "test", "c", "a,c/test", "b/near_od", ",")),
     ],
