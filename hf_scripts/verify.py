@@ -41,7 +41,9 @@ from unknown_detection.words import first_few, printable, quantity
 )
 @click.argument("release", metavar="DIR|ORG/NAME")
 @click.option("--revision", metavar="TAG", help="Version, branch or commit of ORG/NAME.  [default: main]")
-@click.option("--keep", metavar="DIR", type=LOCAL, help="Keep the download in this folder.")
+@click.option(
+    "--keep", metavar="DIR", type=LOCAL, help="Keep the download in this folder, and go on with an interrupted one."
+)
 @splits_option("Read the images of these splits alone; on the Hub, download no others.")
 @click.option(
     "--check",

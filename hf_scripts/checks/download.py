@@ -46,10 +46,12 @@ def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str
     """Download a release into a new folder, without using the local cache.
 
     `revision`: a branch, tag or commit. It is resolved once, and all files are of that commit.
-    `keep`: a new or empty folder for the files; without it they are deleted when the block ends.
+    `keep`: a new or empty folder for the files, or one with a download of this commit that was interrupted; without
+    it they are deleted when the block ends.
     `splits`: values of `--splits`: the splits whose images are downloaded.
     """
-    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+    begun = _begun(keep) if keep is not None else ""
+    if keep is not None and keep.exists() and (not keep.is_dir() or (any(keep.iterdir()) and not begun)):
         raise BuildError(f"The folder {keep} is not empty. Give a new or empty one with --keep.")
     if keep is not None:
         refuse_misread(keep, "--keep")
@@ -60,6 +62,10 @@ def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str
             into.mkdir(parents=True, exist_ok=True)
             repository = Repository(name, log)
             commit = repository.commit_at(revision)
+            if begun not in ("", commit):
+                raise BuildError(
+                    f"The folder {keep} has part of another version. Give a new or empty one with --keep."
+                )
             label = f"{name} at {revision} (commit {commit[:12]})"
             files, problems = _listed_files(repository, commit, into, splits)
             size = sum(file.size for file in files)
@@ -68,6 +74,13 @@ def downloaded(name: str, revision: str, keep: Path | None, splits: Sequence[str
             require_space(into, size, "The download needs", "Give a folder on a larger disk with --keep.")
             _download(repository, commit, files, into)
         yield Downloaded(into, label, problems, repository, commit)
+
+
+def _begun(keep: Path) -> str:
+    """Return the commit of which a killed run has left files in a folder; empty if none has."""
+    # The client's own record of the first file, beside which a whole download has none (huggingface_hub 2.4).
+    record = keep / ".cache" / "huggingface" / "download" / f"{MANIFEST}.metadata"
+    return record.read_text(encoding="utf-8").partition("\n")[0] if record.is_file() else ""
 
 
 def _listed_files(

@@ -170,6 +170,29 @@ def test_a_download_can_be_kept(check, published, hub):
     assert_sentence(error, "--keep")
 
 
+def test_a_kept_download_that_was_interrupted_is_gone_on_with(check, published, hub):
+    """Files that are there are not downloaded again, and compared all the same."""
+    hub.fail("cdn", status=403, times=None, skip=3)
+    flags = (REPO, "--revision", "v1.0.0", "--keep", "kept")
+    assert_sentence(check(*flags).error, "403")
+    there = sum(path.suffix == ".parquet" for path in Path("kept").rglob("*"))
+    spoiled = next(Path("kept").rglob("*.parquet"))
+    spoiled.write_bytes(spoiled.read_bytes()[::-1])
+    hub.faults = Faults()
+    before = len(hub.asked("cdn"))
+    assert check(*flags).code == 0
+    assert len(hub.asked("cdn")) - before == 6 - there + 1
+    assert {path: Path("kept", path).read_bytes() for path in hub.files(REPO)} == contents(hub)
+    assert not Path("kept/.cache").exists()
+
+
+def test_a_kept_download_of_another_version_is_not_gone_on_with(check, published, hub):
+    hub.fail("cdn", status=403, times=None, skip=3)
+    assert check(REPO, "--keep", "kept").code == 2
+    spoil(hub, {"README.md": hub.read(REPO, "README.md") + b"More.\n"})
+    assert_sentence(check(REPO, "--keep", "kept").error, "kept", "--keep")
+
+
 # The network
 
 
