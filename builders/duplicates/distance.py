@@ -40,6 +40,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from builders.duplicates import outlines
+from builders.release.images import resized
 
 SIDE = 32
 MOVES = 3
@@ -79,7 +80,7 @@ def scaled(image: Image.Image) -> Images:
     sizes then look alike.
     """
     rgb = image if image.mode == "RGB" else image.convert("RGB")
-    return np.asarray(rgb if rgb.size == (SIDE, SIDE) else rgb.resize((SIDE, SIDE), Image.Resampling.BOX))
+    return np.asarray(rgb if rgb.size == (SIDE, SIDE) else resized(rgb, (SIDE, SIDE), Image.Resampling.BOX))
 
 
 def details(images: Images, scale: float, dtype: npt.DTypeLike) -> Details:

@@ -42,13 +42,14 @@ from PIL import Image
 from builders.errors import BuildError, one_line
 from builders.executors.base import ONE_CORE
 from builders.generate.contract import EachImage, Generated, Generator, SourceImage, Weights
-from builders.generate.exact.resize import centre_crop, resized
+from builders.generate.exact.resize import centre_crop
 from builders.release.entries import GeneratorEntry, PreparationEntry
 from builders.release.images import (
     TooNarrowError,
     UnreadableImageError,
     array_sha256,
     decode_or_mend,
+    resized,
     resized_size,
 )
 from builders.release.schema import PREPARED_SHA256

@@ -3,9 +3,7 @@
 Pillow's `BILINEAR` filter grows with the scale factor, so that every source pixel counts. It resamples 8-bit images in
 integer arithmetic, so equal inputs give equal pixels on every machine; only the decoder may differ between versions.
 
-Columns and rows take two calls, because Pillow 13 changed the order of the two within one call for tall images
-(python-pillow/Pillow #9549), after which one pixel in six was one level off. Earlier versions always began with the
-columns; with two calls Pillow 11, 12 and 13 agree.
+Columns and rows take two calls, so that Pillow 11, 12 and 13 agree (`builders.release.images.resized`).
 
 Tack et al. (CSI, NeurIPS 2020) found that the resized LSUN and ImageNet images in circulation can be detected by their
 lack of smoothness alone, because they were shrunk without antialiasing. Kim et al. (section 3.1) follow them and
@@ -18,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from builders.generate.contract import SIDE, EachImage, Generated, Generator, SourceImage
-from builders.release.images import resized_size
+from builders.release.images import resized, resized_size
 
 LSUN_FIX_SHORTER_SIDE = 256
 """The first resize of LSUN-FIX, and the side of its crop. LSUN's own images have this shorter side already."""
@@ -61,11 +59,6 @@ def centre_crop(image: Image.Image, side: int) -> Image.Image:
     # Python rounds halves to even, as in torchvision.
     left, top = (round((length - side) / 2) for length in image.size)
     return image.crop((left, top, left + side, top + side))
-
-
-def resized(image: Image.Image, size: tuple[int, int], filter_: Image.Resampling) -> Image.Image:
-    """Resize the columns of an RGB image and then its rows, so that every version of Pillow gives the same pixels."""
-    return image.resize((size[0], image.height), filter_).resize(size, filter_)
 
 
 def _resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
