@@ -37,7 +37,7 @@ SIZES = (1_500, 3_000, 6_000)
 
 SPLITS = "imagenet/validation,imagenet-train"
 
-QUERIES, CROPS, REFERENCES, COORDINATES = 64, 9, 256, 48
+QUERIES, CROPS, REFERENCES, COORDINATES = 128, 9, 128, 48
 """Shapes of the search's products (`builders.duplicates.search`)."""
 
 DATASETS_PARQUET = """

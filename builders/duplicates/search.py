@@ -11,15 +11,18 @@ users who want to be surer. What is taken for one wrongly is mostly of one simpl
 white. What is missed is mostly cut out of the photograph quite differently, or turned. The reach has all near pairs of
 half 0 of CIFAR-100; a larger one costs time.
 
-Two bounds leave few pairs, on which `outlines.gaps` and `distance` decide, so the same pairs are found however images
-are batched. Both are inner products along orthonormal axes, with the length of the rest as one more coordinate, so
-they are upper bounds (Cauchy-Schwarz inequality). Mirroring an image negates its coordinates along *odd* axes and none
-along *even* ones, so the same products give those with the mirror image. They are of float32, with a slack.
+Bounds leave few pairs, on which `outlines.gaps` and `distance` decide, so the same pairs are found however images are
+batched. First come inner products of outlines along some principal axes, with the length of the rest as one more
+coordinate, which is an upper bound (Cauchy-Schwarz inequality); then those along all axes; and for what is in reach
+those of details along cosines, computed of the images that need them alone. Mirroring an image negates its
+coordinates along *odd* axes and none along *even* ones, so the same products give those with the mirror image. All are
+of float32, with a slack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,9 +61,12 @@ _SLACK = 1e-3
 _ODD, _EVEN = 20, 25
 _COSINES = 8
 
-# Block sizes: the product of 64 queries' nine crops and 256 references is 0.6 MB and stays in the cache.
-_QUERIES = 64
-_REFERENCES = 256
+_COARSE = [5 * y + x for y in (0, 2, 4) for x in (0, 2, 4)]
+"""Of the 25 crops the nine whose outlines make the gap."""
+
+# Block sizes: the product of 128 queries' nine crops and 128 references is 0.6 MB and stays in the cache.
+_QUERIES = 128
+_REFERENCES = 128
 _CANDIDATES = 256
 
 Floats = npt.NDArray[np.float32]
@@ -78,21 +84,31 @@ class Pairs:
 
 
 class Index:
-    """Reference images, uint8 (m, 32, 32, 3), prepared for any number of searches; m may be 0.
+    """Reference images, uint8 (m, 32, 32, 3), prepared for any number of searches by one thread; m may be 0.
 
-    `outlines` is float32 (48, m), a column (r, 1, -|r|² / 2) for each outline r along `axes`. Its product with
-    (v, (REACH² - |v|²) / 2, 1) is (REACH² - |v - r|²) / 2. `details` is float32 (m, 65).
+    `points` is float32 (m, 84), outlines along `axes`. `table` is float32 (48, m), a column (r, 1, -|r|² / 2) for each
+    outline r along the axes that are kept. Its product with (v, (REACH² - |v|²) / 2, 1) is (REACH² - |v - r|²) / 2.
     """
 
     def __init__(self, references: Images) -> None:
         self.images = references
         self.axes = outlines.odd_and_even_axes(references[:: len(references) // 1024 + 1])
-        self.outlines = np.ones((_ODD + _EVEN + 3, len(references)), np.float32)
-        self.details = np.empty((len(references), _COSINES**2 + 1), np.float32)
+        self.points = np.empty((len(references), outlines.STEPS), np.float32)
+        self.table = np.ones((_ODD + _EVEN + 3, len(references)), np.float32)
         for rows in _parts(len(references), _CANDIDATES):
-            points = _along(outlines.of_references(references[rows]), self.axes)
-            self.outlines[:-2, rows], self.outlines[-1, rows] = points.T, np.square(points).sum(axis=1) / -2
-            self.details[rows] = _details(references[rows], 1.0, 0)[:, 0]
+            self.points[rows] = outlines.of_references(references[rows]) @ self.axes
+            kept = _kept(self.points[rows])
+            self.table[:-2, rows], self.table[-1, rows] = kept.T, np.square(kept).sum(axis=1) / -2
+        self._details = np.empty((len(references), _COSINES**2 + 1), np.float32)
+        self._has_details = np.zeros(len(references), bool)
+
+    def details(self, rows: Rows) -> Floats:
+        """Return the details of some references as `_details` does, (k, 65), computed once."""
+        lacking = np.unique(rows[~self._has_details[rows]])
+        for part in _parts(len(lacking), _CANDIDATES):
+            self._details[lacking[part]] = _details(self.images[lacking[part]], 1.0, 0)[:, 0]
+        self._has_details[lacking] = True
+        return self._details[rows]
 
 
 class Searched(NamedTuple):
@@ -127,10 +143,8 @@ def find_in_each(queries: Images, searched: Sequence[Searched], *, advance: Call
     with threadpool_limits(1, user_api="blas"):
         for block_rows in _parts(len(queries), _QUERIES):
             block = queries[block_rows]
-            for within, of, (rows, columns, by_detail) in zip(found, searched, _bounded(searched, block), strict=True):
-                if of.own is not None:
-                    others = columns != rows + block_rows.start + of.own
-                    rows, columns, by_detail = rows[others], columns[others], by_detail[others]
+            likely = _bounded(searched, block, block_rows.start)
+            for within, of, (rows, columns, by_detail) in zip(found, searched, likely, strict=True):
                 for pairs in _parts(len(rows), _CANDIDATES):
                     references = of.references.images[columns[pairs]]
                     measured = _measured(block[rows[pairs]], references, by_detail[pairs], of.threshold)
@@ -149,52 +163,72 @@ def sorted_pairs(queries: Rows, references: Rows, measured: npt.NDArray[np.float
     return Pairs(queries[order], references[order], distances[order])
 
 
-def _bounded(searched: Sequence[Searched], queries: Images) -> Iterator[tuple[Rows, Rows, Bools]]:
-    """Yield for each references the rows of queries and of these that bounds allow to be near, and which by detail."""
+def _bounded(searched: Sequence[Searched], queries: Images, first: int) -> list[tuple[Rows, Rows, Bools]]:
+    """Return for each references the rows of queries and of these that bounds allow to be near, and which by detail.
+
+    `first` is the number of the first query, by which `Searched.own` tells a query from itself.
+    """
     vectors = outlines.of_crops(queries)
-    crops = [_crops(vectors, of.references) for of in searched]
-    near = [_reached(of_index, of.references) for of_index, of in zip(crops, searched, strict=True)]
-    rows = np.flatnonzero(np.any([reached.any(axis=1) for reached in near], axis=0))
-    windows = np.concatenate([_details(queries[rows], scale, MOVES) for scale in SCALES], axis=1)
-    for of, of_index, reached in zip(searched, crops, near, strict=True):
-        yield _narrowed(of, of_index, reached, zip(rows.tolist(), windows, strict=True))
+    reached = []
+    for of in searched:
+        points = vectors @ of.references.axes
+        rows, columns = _coarsely_reached(points, of.references)
+        if of.own is not None:
+            others = columns != rows + first + of.own
+            rows, columns = rows[others], columns[others]
+        reached.append(_reached(points, of, rows, columns))
+    needed = np.unique(np.concatenate([rows for rows, _, _ in reached]))
+    windows = np.concatenate([_details(queries[needed], scale, MOVES) for scale in SCALES], axis=1)
+    windows_of = dict(zip(needed.tolist(), windows, strict=True))
+    return [_narrowed(of, *pairs, windows_of) for of, pairs in zip(searched, reached, strict=True)]
 
 
-def _crops(vectors: Floats, index: Index) -> Floats:
-    """Return outlines of crops (25, n, 84) as the index's are multiplied with them, (25, n, 48)."""
-    points = _along(vectors, index.axes)
-    squares = np.square(points).sum(axis=-1, keepdims=True)
-    return np.concatenate([points, (REACH**2 - squares) / 2, np.ones_like(squares)], axis=-1)
-
-
-def _reached(crops: Floats, index: Index) -> Bools:
-    """Return which references may be within `REACH` of each query, (n, m)."""
-    queries = crops.shape[1]
-    coarse = crops.reshape(5, 5, queries, -1)[::2, ::2].reshape(9, queries, -1)
-    near = np.zeros((queries, len(index.images)), bool)
+def _coarsely_reached(points: Floats, index: Index) -> tuple[Rows, Rows]:
+    """Return the rows of queries and references that may be within `REACH`, of outlines of 25 crops (25, n, 84)."""
+    kept = _kept(points[_COARSE])
+    squares = np.square(kept).sum(axis=-1, keepdims=True)
+    crops = np.concatenate([kept, (REACH**2 - squares) / 2, np.ones_like(squares)], axis=-1)
+    near = np.zeros((points.shape[1], len(index.images)), bool)
     for part in _parts(len(index.images), _REFERENCES):
-        near[:, part] = _greatest(coarse, index.outlines[:, part], _ODD) >= -_SLACK / 2
-    return near
+        products = _products(crops.reshape(-1, len(index.table)), index.table[:, part], _ODD)
+        near[:, part] = products.reshape(len(crops), len(near), -1).max(axis=0) >= -_SLACK / 2
+    rows, columns = np.nonzero(near)
+    return rows, columns
+
+
+def _reached(points: Floats, of: Searched, rows: Rows, columns: Rows) -> tuple[Rows, Rows, Bools]:
+    """Return which of some pairs are within `REACH`, and whether their outlines alone may be within the threshold."""
+    likely, by_outline = np.zeros((2, len(rows)), bool)
+    for row, pairs in _by_row(rows):
+        crops, references = points[:, row], of.references.points[columns[pairs]]
+        lengths = np.square(crops).sum(axis=1)[:, None] + np.square(references).sum(axis=1)
+        squares = lengths - 2 * _products(crops, references.T, outlines.ODD)
+        likely[pairs] = squares[_COARSE].min(axis=0) <= REACH**2 + _SLACK
+        by_outline[pairs] = squares.min(axis=0) <= of.threshold / OUTLINE_WEIGHT + _SLACK
+    return rows[likely], columns[likely], by_outline[likely]
 
 
 def _narrowed(
-    of: Searched, crops: Floats, near: Bools, windows: Iterable[tuple[int, Floats]]
+    of: Searched, rows: Rows, columns: Rows, by_outline: Bools, windows: Mapping[int, Floats]
 ) -> tuple[Rows, Rows, Bools]:
-    """Return rows of queries and references that finer bounds allow to be near; `near`, by the coarse one, is changed.
+    """Return the pairs that are near by outline or may be so by detail, and which by detail.
 
     `windows` are the details of queries' windows, by row.
     """
-    by_detail = np.zeros_like(near)
-    for row, query_windows in windows:
-        reached = np.flatnonzero(near[row])
-        for part in _parts(len(reached), _CANDIDATES):
-            columns = reached[part]
-            similarity = _greatest(query_windows[:, None], of.references.details[columns].T, _COSINES**2 // 2)[0]
-            closeness = _greatest(crops[:, row, None], of.references.outlines[:, columns], _ODD)[0]
-            by_detail[row, columns] = similarity >= 1 - of.threshold - _SLACK
-            near[row, columns] = closeness >= (REACH**2 - of.threshold / OUTLINE_WEIGHT - _SLACK) / 2
-    rows, columns = np.nonzero(near | by_detail)
-    return rows, columns, by_detail[rows, columns]
+    by_detail = np.zeros(len(rows), bool)
+    for row, pairs in _by_row(rows):
+        similarities = _products(windows[row], of.references.details(columns[pairs]).T, _COSINES**2 // 2)
+        by_detail[pairs] = similarities.max(axis=0) >= 1 - of.threshold - _SLACK
+    near = by_outline | by_detail
+    return rows[near], columns[near], by_detail[near]
+
+
+def _by_row(rows: Rows) -> Iterator[tuple[int, slice]]:
+    """Yield each row of pairs that are sorted by row, with the pairs that it has, `_CANDIDATES` at most at a time."""
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    for start, stop in itertools.pairwise([*starts.tolist(), len(rows)]):
+        for part in _parts(stop - start, _CANDIDATES):
+            yield int(rows[start]), slice(start + part.start, start + part.stop)
 
 
 def _measured(queries: Images, references: Images, by_detail: Bools, threshold: float) -> npt.NDArray[np.float64]:
@@ -207,18 +241,17 @@ def _measured(queries: Images, references: Images, by_detail: Bools, threshold: 
     return measured
 
 
-def _greatest(points: Floats, table: Floats, odd: int) -> Floats:
-    """Return the greatest inner products (n, k) of vectors (v, n, d), or their mirror images, and columns (d, k)."""
-    flat = points.reshape(-1, len(table))
-    products = np.abs(flat[:, :odd] @ table[:odd])
-    products += flat[:, odd:] @ table[odd:]
-    greatest: Floats = products.reshape(len(points), -1, table.shape[1]).max(axis=0)
-    return greatest
+def _products(points: Floats, table: Floats, odd: int) -> Floats:
+    """Return the greater inner products (n, k) of vectors (n, d) and their mirror images with columns (d, k)."""
+    products: Floats = points[:, :odd] @ table[:odd]
+    np.abs(products, out=products)
+    products += points[:, odd:] @ table[odd:]
+    return products
 
 
-def _along(vectors: Floats, axes: Floats) -> Floats:
+def _kept(points: Floats) -> Floats:
     """Return outlines (..., 84) along the axes that are kept, odd and even, and the lengths of the rest: (..., 46)."""
-    odd, even = np.split(vectors @ axes, [outlines.ODD], axis=-1)
+    odd, even = np.split(points, [outlines.ODD], axis=-1)
     rest = np.concatenate([odd[..., :-_ODD], even[..., :-_EVEN]], axis=-1)
     length = np.linalg.norm(rest, axis=-1, keepdims=True)
     return np.concatenate([odd[..., -_ODD:], even[..., -_EVEN:], length], axis=-1)

@@ -23,14 +23,14 @@ from builders.duplicates.search import THRESHOLD, Index, Pairs, Searched, find_i
 from builders.executors.base import ONE_CORE, Executor, Progress, Resources, once_per_worker
 
 _REFERENCES = 1 << 16
-"""References that a worker holds at most: 200 MB of pixels and 30 MB of what is computed of them. What is computed of
+"""References that a worker holds at most: 200 MB of pixels and 50 MB of what is computed of them. What is computed of
 a query is computed again for each so many, which takes as long as comparing it with 4,000 references."""
 
 _QUERIES = 512
 """Queries of a task at most: a second for the references of a block."""
 
-_NANOSECONDS = 35
-"""What a pair of images takes of a core (ours): 27 to 45 were measured (`docs/benchmarks/duplicates.md`)."""
+_NANOSECONDS = 30
+"""What a pair of images takes of a core (ours): 14 to 38 were measured (`docs/benchmarks/duplicates.md`)."""
 
 _LONG = 10
 """Minutes of a core from which on a search is announced (ours)."""

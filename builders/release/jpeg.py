@@ -68,7 +68,9 @@ def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
             if data[start:stop] == before[start:stop]:
                 return header
             if header.is_usual and (resized := header.read.of_sides(bytes(data[start:stop]))) is not None:
-                return header._replace(read=resized)
+                header = header._replace(read=resized)
+                _last[:] = [(bytes(data[: len(before)]), header)]
+                return header
     read = _read_segments(data) if data[:2] == _START else None
     if read is not None:
         _last[:] = [(bytes(data[: read.scan]), read)]

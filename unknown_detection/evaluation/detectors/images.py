@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -196,8 +195,8 @@ def without_rank_one(matrices: Any) -> Any:
     return (doubles - doubles @ greatest @ greatest.mT).to(matrices.device, matrices.dtype)
 
 
-@contextmanager
-def _rank_one_removed(model: Model, block: str) -> Iterator[None]:
+def _rank_one_removed(model: Model, block: str) -> Any:
+    """Return what takes a block's part of rank one away within a `with`."""
     last = channels_last(model.module)
 
     def hook(_: Any, __: Any, output: Any) -> Any:
@@ -210,11 +209,7 @@ def _rank_one_removed(model: Model, block: str) -> Iterator[None]:
             )
         return without_rank_one(maps).reshape(output.shape)
 
-    handle = dict(model.module.named_modules())[block].register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return model.module.get_submodule(block).register_forward_hook(hook)
 
 
 class ImageDetector(RowDetector):

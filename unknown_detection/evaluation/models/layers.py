@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -78,11 +78,11 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
         for key, layer in modules.items():
             hooks.callback(layer.register_forward_hook(keep(key)).remove)
         logits = module(images)
-    if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
-        shape = f"a tensor of shape {tuple(logits.shape)}" if hasattr(logits, "shape") else a_kind(logits)
+    if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != images.shape[:1] or logits.is_complex():
+        shape = f"{logits.dtype} of shape {tuple(logits.shape)}" if hasattr(logits, "shape") else a_kind(logits)
         raise EvaluationError(
-            f"{name} must return its logits as one tensor of shape (images, classes), but returns {shape}. Wrap the "
-            "model so that it does."
+            f"{name} must return its logits as one tensor of numbers of shape (images, classes), here ({len(images)}, "
+            f"classes), but returns {shape}. Wrap the model so that it does."
         )
     require_float32(name, logits, *outputs.values())
     as_many = [
@@ -115,32 +115,6 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
     return Layers(head, tuple(blocks), logits.shape[1], bool(heads))
 
 
-@contextmanager
-def capture_outputs(module: Any, layers: Layers) -> Iterator[BatchOutputs]:
-    """Capture the penultimate features and the pooled block outputs of each forward pass within the block."""
-    modules = dict(module.named_modules())
-    captured = BatchOutputs(None, None, {})
-
-    def before_head(_: Any, inputs: tuple[Any, ...]) -> None:
-        captured.penultimate = inputs[0].flatten(1)
-
-    def after(key: str) -> Any:
-        def hook(_: Any, __: Any, output: Any) -> None:
-            # Pooled at once, and never a view: a later layer may modify this output in place.
-            captured.blocks[key] = pool(module, output)
-            if not layers.head and key == layers.blocks[-1]:
-                captured.penultimate = captured.blocks[key]
-
-        return hook
-
-    with ExitStack() as hooks:
-        if layers.head:
-            hooks.callback(modules[layers.head].register_forward_pre_hook(before_head).remove)
-        for key in layers.blocks:
-            hooks.callback(modules[key].register_forward_hook(after(key)).remove)
-        yield captured
-
-
 def pool(module: Any, output: Any) -> Any:
     """Pool a block's output to one vector per image.
 
@@ -153,6 +127,32 @@ def pool(module: Any, output: Any) -> Any:
     if output.ndim == 3:
         return output[:, 0].clone() if _has_class_token(module, output.shape[1]) else output.mean(dim=1)
     return output.clone()
+
+
+@contextmanager
+def capture_outputs(module: Any, layers: Layers, of: Callable[[Any, Any], Any] = pool) -> Iterator[BatchOutputs]:
+    """Capture the penultimate features, and of blocks the pooled outputs or others, of each forward pass within."""
+    modules = dict(module.named_modules())
+    captured = BatchOutputs(None, None, {})
+
+    def before_head(_: Any, inputs: tuple[Any, ...]) -> None:
+        captured.penultimate = inputs[0].flatten(1)
+
+    def after(key: str) -> Any:
+        def hook(_: Any, __: Any, output: Any) -> None:
+            # Pooled at once, and never a view: a later layer may modify this output in place.
+            captured.blocks[key] = of(module, output)
+            if not layers.head and key == layers.blocks[-1]:
+                captured.penultimate = captured.blocks[key]
+
+        return hook
+
+    with ExitStack() as hooks:
+        if layers.head:
+            hooks.callback(modules[layers.head].register_forward_pre_hook(before_head).remove)
+        for key in layers.blocks:
+            hooks.callback(modules[key].register_forward_hook(after(key)).remove)
+        yield captured
 
 
 def require_float32(name: str, *tensors: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,9 +171,7 @@ def _values_alone(attention: Any, block: Any) -> Iterator[list[Any]]:
     def keep(_: Any, __: Any, output: Any) -> None:
         captured.append(output[0] if isinstance(output, tuple) else output)
 
-    with ExitStack() as hooks:
-        hooks.callback(attention.register_forward_hook(values, with_kwargs=True).remove)
-        hooks.callback(block.register_forward_hook(keep).remove)
+    with attention.register_forward_hook(values, with_kwargs=True), block.register_forward_hook(keep):
         yield captured
 
 

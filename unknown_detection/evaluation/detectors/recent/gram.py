@@ -13,7 +13,7 @@ from unknown_detection.evaluation.detectors import arrays
 from unknown_detection.evaluation.detectors.base import LOGITS, Scores
 from unknown_detection.evaluation.detectors.images import Columns, ImageDetector, ImagePass
 from unknown_detection.evaluation.models.features import Doubles, Features, Floats, Integers
-from unknown_detection.evaluation.models.layers import channels_last
+from unknown_detection.evaluation.models.layers import capture_outputs, channels_last
 from unknown_detection.evaluation.models.models import Model
 from unknown_detection.precision import exact_float32
 
@@ -31,34 +31,23 @@ def run_for_gram(model: Model, images: Any, ids: Sequence[str], *, seed: int) ->
     """
     import torch
 
-    modules, found = dict(model.module.named_modules()), {}
-    last = channels_last(model.module)
+    with exact_float32(), torch.inference_mode(), capture_outputs(model.module, model.layers, _row_sums) as captured:
+        model.logits(images.to(model.device))
+    return {f"block {number}": captured.blocks[name] for number, name in enumerate(model.layers.blocks, start=1)}
 
-    def after(number: int) -> Any:
-        def hook(_: Any, __: Any, output: Any) -> None:
-            # Of pixels or tokens, the channels are last or second; a vector has channels of one pixel.
-            maps = (
-                output.flatten(1, -2).mT
-                if output.ndim == 3 or (last and output.ndim == 4)
-                else output.reshape(*output.shape[:2], -1)
-            )
-            sums = []
-            for power in POWERS:
-                raised = maps.double() ** power  # in float32 the fifth power of a sum overflows
-                total = (raised @ raised.sum(dim=1, keepdim=True).mT)[:, :, 0]
-                sums.append(total.sign() * total.abs() ** (1 / power))
-            found[f"block {number + 1}"] = torch.cat(sums, dim=1).float().cpu().numpy()
 
-        return hook
+def _row_sums(module: Any, output: Any) -> Any:
+    import torch
 
-    handles = [modules[block].register_forward_hook(after(n)) for n, block in enumerate(model.layers.blocks)]
-    try:
-        with exact_float32(), torch.inference_mode():
-            model.logits(images.to(model.device))
-    finally:
-        for handle in handles:
-            handle.remove()
-    return found
+    # Of pixels or tokens, the channels are last or second; a vector has channels of one pixel.
+    last = output.ndim == 3 or (output.ndim == 4 and channels_last(module))
+    maps = output.flatten(1, -2).mT if last else output.reshape(*output.shape[:2], -1)
+    sums = []
+    for power in POWERS:
+        raised = maps.double() ** power  # in float32 the fifth power of a sum overflows
+        total = (raised @ raised.sum(dim=1, keepdim=True).mT)[:, :, 0]
+        sums.append(total.sign() * total.abs() ** (1 / power))
+    return torch.cat(sums, dim=1).float().cpu().numpy()
 
 
 @dataclass
