@@ -34,7 +34,7 @@ release = ud.load(write_release(build / "digits"))
 model = train(release)
 
 # One pass over the images feeds all detectors; what is in the folder already is not computed again.
-features = ud.extract(model, release, "digits,digits-train", cache=build / "features")
+features = ud.extract(model, release, "digits,digits-train", cache=build / "digits-features")
 
 # A detector is a name, an instance with hyperparameters, or a function.
 scores = ud.score(features, ["msp", "energy", ud.detectors.KNN(k=5), highest_logit])

@@ -2,7 +2,7 @@
 
     >>> import unknown_detection as ud
     >>> release = ud.load("build/digits")  # or ORG/NAME on the Hub
-    >>> features = ud.extract(model, release, "digits,digits-train", cache="build/features")
+    >>> features = ud.extract(model, release, "digits,digits-train", cache="build/digits-features")
     >>> scores = ud.score(features, ["msp", ud.detectors.KNN(k=50), lowest_logit])
     >>> figures = ud.evaluate(scores, release)
     >>> figures["detector"].unique().tolist()

@@ -210,7 +210,11 @@ def listed_places(request: BuildRequest) -> dict[str, Place]:
 
 def refuse_sources_of_demo(request: BuildRequest, log: Callable[[str], object]) -> None:
     """Refuse copies of sources together with --demo, which uses none, and say that the sources file is not read."""
-    conflicting = [f"--{key}" for key in request.folders] + ["--sources"] * (request.sources is not None)
+    of_variants = {parse_source_place(folder): name for name, folder in request.variants.items() if folder}
+    conflicting = [
+        f"a folder for --{of_variants[place]}" if place in of_variants else f"--{key}"
+        for key, place in request.folders.items()
+    ] + ["--sources"] * (request.sources is not None)
     if conflicting:
         names = " and ".join(conflicting)
         raise BuildError(

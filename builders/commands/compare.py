@@ -16,7 +16,7 @@ import click
 
 from builders.cli.console import aligned_lines, exit_code, json_option, print_document
 from builders.cli.executor_flags import workers_option
-from builders.errors import os_errors_as_build_errors
+from builders.errors import one_line, os_errors_as_build_errors
 from builders.executors.base import without_pandas
 from builders.executors.local import LocalExecutor
 from builders.storage.files import write_text
@@ -138,7 +138,7 @@ def command(
     if len(differences) > SHOWN:
         click.echo(f"and {len(differences) - SHOWN:,} more (--csv FILE has all)")
     if beside:
-        said = [[key, *(text[:_SHOWN] or "-" for text in pair)] for key, pair in beside.items()]
+        said = [[key, *(one_line(text, _SHOWN) or "-" for text in pair)] for key, pair in beside.items()]
         click.echo("\n".join(["", *map(printable, aligned_lines([["", "A", "B"], *said]))]))
     click.echo(printable(sentence))
     return 1 if differences else 0

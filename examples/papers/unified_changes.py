@@ -25,6 +25,8 @@ def changes(figures: pd.DataFrame, metric: str, unknown: str = "") -> pd.DataFra
     chosen = figures[
         (figures["metric"] == metric) & (figures["rows"] == "as_published") & (figures["statistic"] == "")
     ]
+    if BASELINE not in chosen["detector"].to_numpy():
+        raise click.ClickException(f"The report has no {metric} of {BASELINE}. Give another --metric or report.")
     chosen = chosen[chosen["unknown"] == (unknown or chosen["unknown"].iloc[0])]
     values = chosen.drop_duplicates(["run", "detector"]).pivot(index="run", columns="detector", values="value")
     baseline = values.pop(BASELINE)

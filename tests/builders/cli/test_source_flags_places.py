@@ -83,6 +83,13 @@ def test_a_demo_refuses_to_be_given_sources(given, run, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_demo_names_the_flag_whose_folder_was_given(run):
+    """As it was typed: it said `--lsun_fix`, which nobody had given."""
+    code, _, err = run("--demo", "--published-lsun-fix=x")
+    assert code == 2
+    assert_sentence(err, "a folder for --published-lsun-fix")
+
+
 def test_a_demo_says_that_it_does_not_read_the_file_beside_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sources.toml").write_text("this is not even TOML")

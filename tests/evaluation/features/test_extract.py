@@ -89,6 +89,13 @@ def test_features_are_those_of_the_model(release, extract, tmp_path):
     assert (features_of(tmp_path, "near_ood").labels == -1).all()
 
 
+def test_a_share_ends_with_what_is_left_to_do(extract):
+    """Its last line named `score` as the next command, which such a folder is refused by."""
+    last = extract(*only("test"), "--share", "1/2")[1].splitlines()[-1]
+    assert last.startswith("share 1/2 is in ") and last.endswith("run the same command without --share")
+    assert "evaluate score --features" in extract(*only("test"))[1].splitlines()[-1]
+
+
 def test_a_split_that_is_gone_is_computed_again_and_damage_is_named(extract, tmp_path):
     flags = only("test,near_ood")
     assert extract(*flags)[0] == 0

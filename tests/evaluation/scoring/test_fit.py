@@ -171,6 +171,21 @@ def test_the_best_on_external_rows_is_chosen(score, tmp_path):
         assert [row["chosen"] for row in rows] == [str(int(value == best)) for value in areas]
 
 
+def test_a_search_names_the_split_that_it_was_made_on(score, tmp_path):
+    """It said `external_validation`, where OpenOOD's configs have `tin_validation`."""
+    key = ("toy", "external_validation")
+    fill(
+        tmp_path / "cifar",
+        {of: rows for of, rows in SPLITS.items() if of != key} | {("toy", "tin_validation"): EXTERNAL},
+    )
+    code, out, _ = score(detectors="ash", features=tmp_path / "cifar")
+    assert code == 0
+    assert "tuned against: toy/tin_validation" in out
+    assert re.search(r"ash: .*, the best of \d+ with AUROC \d\.\d+ of tin_validation\n", out)
+    with (tmp_path / "scores.search.csv").open(newline="") as file:
+        assert {row["auroc_of"] for row in csv.DictReader(file)} == {"tin_validation"}
+
+
 def test_nothing_is_chosen_by_the_rows_that_are_judged(score, tmp_path):
     """With other unknowns to judge, and other test rows, the same hyperparameters come out."""
     score(detectors="ash,react,knn,relation")

@@ -53,6 +53,8 @@ def command(executor: str, ray_address: str | None, **flags: Any) -> None:
         extract(**options.given(flags), executor=entered, log=note)
     if flags["dry_run"]:
         note("nothing was written")
+    elif flags["share"]:
+        note(f"share {flags['share']} is in {flags['cache']}; after the others run the same command without --share")
     else:
         score = as_started("python -m unknown_detection evaluate score")
         note(f"features are in {flags['cache']}; {score} --features {flags['cache']} comes next")

@@ -255,7 +255,8 @@ class Scorer:
         if max(areas) < 0:
             raise EvaluationError(found[0][1])
         best = areas.index(max(areas))  # the first of equals, so that the default wins ties
-        of = "errors in validation" if by_errors else EXTERNAL
+        external = self.fit_splits.external
+        of = external[1] if external and not by_errors else f"errors in {VALIDATION}"
         self.trials[detector.name] = [
             {"detector": detector.name, "hyperparameters": in_words(values), "auroc_of": of}
             | {"auroc": area, "chosen": int(number == best), "problem": problem}

@@ -45,6 +45,7 @@ from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS,
 from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
 from unknown_detection.evaluation.scoring.thresholds import choose_level, chosen_on_the_same, decide, find_threshold
 from unknown_detection.terminal.progress import Log, bar
+from unknown_detection.words import quantity
 
 FeatureSource = FeatureStore | str | Path | Sequence[FeatureStore | str | Path]
 """Features that `extract` returned, or their folder; one or several."""
@@ -168,7 +169,7 @@ def score(
         lines = [{"detector": name, "threshold": value, **provenance.at_known} for name, value in thresholds.items()]
         _write_lines(file.with_suffix(".thresholds.csv"), lines)
         write_scores(file, table, provenance)
-        log(f"{len(table):,} scores of {len(scores)} detectors are in {file}")
+        log(f"{quantity(len(table), 'score')} of {quantity(len(scores), 'detector')} are in {file}")
     frame = table.to_pandas()
     frame.attrs["provenance"] = msgspec.json.decode(msgspec.json.encode(provenance))
     return frame
