@@ -123,7 +123,12 @@ def read_index_file(place: Path) -> Side:
     """
     try:
         with open_parquet(place, "whole") as opened:
-            described = msgspec.json.decode((opened.schema_arrow.metadata or {}).get(_KEY, b""), type=_Described)
+            if _KEY not in (opened.schema_arrow.metadata or {}):
+                raise BuildError(
+                    f"{place} is no index that doctor --write-index wrote. Give one, or the folder of a copy or of a "
+                    "release."
+                )
+            described = msgspec.json.decode(opened.schema_arrow.metadata[_KEY], type=_Described)
             types = {field.name: field.type for field in opened.schema_arrow}
             if described.format != FORMAT or types != _COLUMNS:
                 raise BuildError(f"{place} is an index of another format. Use the version that wrote it.")

@@ -306,6 +306,8 @@ def likeliest(kinds: Counter[str], rows: int) -> str:
     if not total:
         return ""
     kind, count = kinds.most_common(1)[0]
+    if kinds["missing"] and kinds["extra"] and kind in ("missing", "extra"):
+        return ""  # each has images that the other one lacks
     if count >= 0.9 * total and total >= 0.5 * rows:
         reasons = {
             "re-encoded": "one of them was saved again, as converters to records and Parquet do",

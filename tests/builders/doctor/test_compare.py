@@ -17,7 +17,7 @@ from builders.errors import BuildError
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest, write_manifest
 from tests.builders.trees import linked, replaced
-from tests.sentences import stops
+from tests.sentences import assert_sentence, stops
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +30,24 @@ def test_a_release_is_equal_to_itself(imagenet_release, capsys):
     out = capsys.readouterr().out.splitlines()
     assert "equal  imagenet/test" in out
     assert out[-1].startswith("equal: every one of ") and "no image was read" in out[-1]
+
+
+def test_what_has_no_image_in_common_is_not_called_a_part(tmp_path, capsys):
+    """Three images against thirty of other names; of three of the thirty alone it is said."""
+    for place, names in (("few", range(3)), ("many", range(10, 40)), ("some", range(10, 13))):
+        for number in names:
+            (tmp_path / place / "a").mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (20, 20), (number, 0, 0)).save(tmp_path / place / f"a/{number}.jpg")
+    for place, is_part in (("few", False), ("some", True)):
+        assert main([str(tmp_path / place), str(tmp_path / "many"), "--workers", "1"]) == 1
+        assert ("a part of the other" in capsys.readouterr().out) == is_part
+
+
+def test_a_parquet_file_that_is_no_index_is_not_called_a_damaged_one(imagenet_release, capsys):
+    """Whoever downloads it again has the same file."""
+    shard = imagenet_release / read_manifest(imagenet_release).configs["imagenet"].splits["test"].data[0].path
+    assert main([str(imagenet_release), str(shard), "--workers", "1"]) == 2
+    assert_sentence(capsys.readouterr().err.replace(str(shard), "SHARD"), "SHARD", "--write-index")
 
 
 def with_split(manifest, **changes):
