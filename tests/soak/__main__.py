@@ -86,7 +86,9 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=10, help="how long new trials are begun")
     parser.add_argument("--seed", type=int, default=0, help="draws operations, faults and moments")
     parser.add_argument("--only", metavar="KIND", default="", help="only faults whose name begins so")
