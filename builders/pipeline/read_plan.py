@@ -30,7 +30,7 @@ from builders.declare.splits import Config, Part
 from builders.executors.base import Advance, Meter
 from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator
 from builders.generate.sealed import CONTENT
-from builders.pipeline.shards import SHARD_BYTES, read_record
+from builders.pipeline.shards import SHARD_BYTES, record_of
 from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
@@ -43,7 +43,7 @@ from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX, read_starts
 from builders.storage.files import atomic_path, require_room
 from builders.storage.folders import sizes_of
-from builders.storage.parquet import read_array
+from builders.storage.own_tables import find_own, read_own, write_own
 from builders.storage.sealed_files import published_residuals
 
 STAGING = "staging"
@@ -69,9 +69,10 @@ class Pack:
 
     def lengths(self) -> Int64:
         """Return the bytes of each image, in order; unpacks the images first if that was never done."""
-        if not self._lengths_path.exists():
+        if (recorded := find_own(self._lengths_path)) is None:
             self.unpack()
-        lengths: Int64 = read_array(self._lengths_path)
+            recorded = read_own(self._lengths_path)
+        lengths: Int64 = recorded["bytes"].to_numpy()
         return lengths
 
     def unpack(self) -> None:
@@ -80,12 +81,11 @@ class Pack:
         with atomic_path(self.path) as temporary, temporary.open("wb") as sink:
             for images in self.images():
                 lengths += [sink.write(image) for image in images]
-        with atomic_path(self._lengths_path) as temporary, temporary.open("wb") as sink:
-            np.save(sink, np.array(lengths, dtype=np.int64))
+        write_own(self._lengths_path, pa.table({"bytes": pa.array(lengths, pa.int64())}))
 
     @property
     def _lengths_path(self) -> Path:
-        return self.path.with_suffix(".lengths.npy")
+        return self.path.with_suffix(".lengths.parquet")
 
 
 @dataclass(frozen=True)
@@ -129,13 +129,16 @@ class ReadPlan:
             if not pack.path.exists():
                 pack.unpack()
 
-    def data_entries(self, layout: Layout) -> tuple[FileEntry, ...]:
-        """Return the manifest's entries of those finished shards that have pixels."""
+    def data_entries(self, layout: Layout, records: Sequence[pa.Table] = ()) -> tuple[FileEntry, ...]:
+        """Return the manifest's entries of those finished shards that have pixels; `records` are those of all."""
         entries = []
         for number in range(self.shards):
             path = layout.shard("data", self.key, number, self.shards)
             if path.exists():
-                record = read_record(layout.shard(RECORDS, self.key, number, self.shards))
+                written = (
+                    records[number] if records else read_own(layout.shard(RECORDS, self.key, number, self.shards))
+                )
+                record = record_of(written)
                 entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
         return tuple(entries)
 
