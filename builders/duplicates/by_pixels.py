@@ -113,13 +113,11 @@ def _decoded(layout: Layout, key: str, entry: SplitEntry) -> pa.ChunkedArray | N
     """Return digests over the pixels of a split's rows; None if not all were decoded, or for other rows."""
     config, _, name = key.partition("/")
     parts = sorted((layout.state / "parts" / config).glob(f"{name}-?????-of-?????.parquet"))
-    tables = [find_own(part) for part in parts]
-    if not parts or any(table is None or PIXEL_DIGEST not in table.column_names for table in tables):
+    tables = [table for part in parts if (table := find_own(part)) is not None]
+    if not tables or len(tables) < len(parts) or any(PIXEL_DIGEST not in table.column_names for table in tables):
         return None
     columns = ["id", "label", "role", DIGEST, PIXEL_DIGEST]
-    rows = pa.concat_tables(
-        table.select(columns).replace_schema_metadata(None) for table in tables if table is not None
-    )
+    rows = pa.concat_tables(table.select(columns).replace_schema_metadata(None) for table in tables)
     return rows[PIXEL_DIGEST] if rows_digest(rows) == entry.digest else None
 
 

@@ -33,12 +33,10 @@ from builders.release.entries import (
     SplitEntry,
     WithdrawnRow,
 )
-from builders.release.layout import RECORDS
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources.broken import RULE as BROKEN_RULE
-from builders.storage.own_tables import read_own
 from taxonomy import tables
 
 
@@ -98,7 +96,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
 def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[Exclusion]]:
     """Write the index of a split whose shards are done; returns its entry, and what it leaves out."""
     layout, config, key = plan.request.layout, located.config, located.key
-    shards = [read_own(layout.shard(RECORDS, key, number, located.shards)) for number in range(located.shards)]
+    shards = located.records(layout)
     dropped = dict(image for shard in shards for image in record_of(shard).dropped)
     columns = arrow_schema((), config.columns, image=False).names
     rows = pa.concat_tables([shard.select(columns).replace_schema_metadata(None) for shard in shards])

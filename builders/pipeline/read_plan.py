@@ -36,6 +36,7 @@ from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
 from builders.release.entries import FileEntry
 from builders.release.layout import RECORDS, Layout
+from builders.release.schema import PLAN
 from builders.sources.base import IN_PLACE, Rows, SourceIndex
 from builders.sources.readers.folders import relative
 from builders.sources.sizes import estimated_bytes, file_sizes
@@ -43,7 +44,7 @@ from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX, read_starts
 from builders.storage.files import atomic_path, require_room
 from builders.storage.folders import sizes_of
-from builders.storage.own_tables import find_own, read_own, write_own
+from builders.storage.own_tables import changed_meanwhile, find_own, read_own, write_own
 from builders.storage.sealed_files import published_residuals
 
 STAGING = "staging"
@@ -129,22 +130,38 @@ class ReadPlan:
             if not pack.path.exists():
                 pack.unpack()
 
-    def data_entries(self, layout: Layout, records: Sequence[pa.Table] = ()) -> tuple[FileEntry, ...]:
-        """Return the manifest's entries of those finished shards that have pixels; `records` are those of all."""
+    def record(self, layout: Layout, shard: int) -> pa.Table | None:
+        """Return the index rows of a finished shard, with its record; None if there are none of this plan, whole."""
+        written = find_own(layout.shard(RECORDS, self.key, shard, self.shards))
+        return written if written is not None and _are_of(written, self.rows_of(shard)) else None
+
+    def records(self, layout: Layout) -> list[pa.Table]:
+        """Return those of all shards, which are finished."""
+        records = [self.record(layout, shard) for shard in range(self.shards)]
+        for shard, written in enumerate(records):
+            if written is None:
+                raise changed_meanwhile(layout.shard(RECORDS, self.key, shard, self.shards))
+        return records
+
+    def data_entries(self, layout: Layout, records: Sequence[pa.Table]) -> tuple[FileEntry, ...]:
+        """Return the manifest's entries of those shards that have pixels; `records` are those of all."""
         entries = []
-        for number in range(self.shards):
+        for number, record in enumerate(map(record_of, records)):
             path = layout.shard("data", self.key, number, self.shards)
             if path.exists():
-                written = (
-                    records[number] if records else read_own(layout.shard(RECORDS, self.key, number, self.shards))
-                )
-                record = record_of(written)
                 entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
         return tuple(entries)
 
     def rows_of(self, shard: int) -> pa.Table:
         """Return the rows of one shard."""
         return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
+
+
+def _are_of(written: pa.Table, planned: pa.Table) -> bool:
+    """Whether a record has the rows of a plan, without images that were left out, and not those of an earlier one."""
+    dropped = pa.array([row_id for row_id, _ in record_of(written).dropped], pa.string())
+    left = planned.filter(pc.invert(pc.is_in(planned["id"], value_set=dropped))) if len(dropped) else planned
+    return all(written[name].equals(left[name]) for name in PLAN if name in written.column_names)
 
 
 def locate_splits(

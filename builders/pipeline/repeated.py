@@ -81,7 +81,7 @@ def with_repeated_splits(
         config, entry = manifest.configs[name], manifest.by_key()[key]
         demo = manifest.benchmarks[config.benchmark].demo
         write_index(layout.index(key), rows, config.label_names, config.columns, demo=demo)
-        data = ready[key].data_entries(layout) if key in ready else entry.data
+        data = ready[key].data_entries(layout, ready[key].records(layout)) if key in ready else entry.data
         described = msgspec.structs.replace(entry, data=data, index=file_entry(layout, layout.index(key)))
         splits.setdefault(name, dict(before.configs[name].splits) if name in before.configs else {})[split] = described
         advance(rows.num_rows)

@@ -23,11 +23,11 @@ from builders.generate.contract import OF_ARRAYS, check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import STAGING, ReadPlan
-from builders.pipeline.shards import ShardRecord, ShardTask, record_of
+from builders.pipeline.shards import ShardTask, record_of
 from builders.release.entries import SIMILARITY
 from builders.release.layout import RECORDS
 from builders.release.remarks import summary as remarks_summary
-from builders.release.schema import MADE, PLAN, arrow_schema
+from builders.release.schema import MADE, arrow_schema
 from builders.storage.own_tables import find_own
 from builders.storage.parquet import write_arrow
 from unknown_detection.words import quantity
@@ -179,13 +179,11 @@ class ShardWork:
         return self.layout.pixels(plan.key, shard, plan.shards)
 
     def _finished(self, split: ReadPlan, shard: int) -> bool:
-        path, data, sealed = self._files(split, shard)
-        rows = find_own(path)
+        _, data, sealed = self._files(split, shard)
+        rows = split.record(self.layout, shard)
         if rows is None:
             return False
         record = record_of(rows)
-        if not _are_of(rows, record, split.rows_of(shard)):  # the record of another shard, or of an earlier build
-            return False
         # A copy in another layout may have no containers, and records of before do not say any.
         if record.contents != split.contents or (record.copy and split.copy and record.copy != split.copy):
             return False
@@ -217,13 +215,6 @@ def _refuse_other_values(generated: pa.Table, expected: pa.Table) -> None:
                 f"{generated['id'][first]} has {name} {made[first]} when it is generated here, and {listed[first]} as "
                 "published. Use the tools that published it."
             )
-
-
-def _are_of(rows: pa.Table, record: ShardRecord, planned: pa.Table) -> bool:
-    """Whether the rows of a record are those of the plan, without images that were left out."""
-    dropped = pa.array([row_id for row_id, _ in record.dropped], pa.string())
-    left = planned.filter(pc.invert(pc.is_in(planned["id"], value_set=dropped))) if len(dropped) else planned
-    return all(rows[name].equals(left[name]) for name in PLAN if name in rows.column_names)
 
 
 def _has_bytes(path: Path, size: int) -> bool:

@@ -31,17 +31,13 @@ def write_own(path: Path, table: pa.Table) -> None:
 
 
 def find_own(path: Path) -> pa.Table | None:
-    """Read a table that `write_own` wrote; None if it is not there, or not as it was written.
-
-    Earlier versions wrote no seal; their tables are taken if they can be read.
-    """
+    """Read a table that `write_own` wrote; None if it is not there, or not as it was written."""
     if not path.is_file():
         return None
     try:
         table = read_parquet(path)
         table.validate(full=True)
-        seal = (table.schema.metadata or {}).get(_SEAL)
-        return table if seal is None or seal == _seal(path, table) else None
+        return table if (table.schema.metadata or {}).get(_SEAL) == _seal(path, table) else None
     except UNREADABLE:
         return None
 
@@ -49,8 +45,13 @@ def find_own(path: Path) -> pa.Table | None:
 def read_own(path: Path) -> pa.Table:
     """Read a table that this run has written, or found whole."""
     if (table := find_own(path)) is None:
-        raise BuildError(f"{path} was changed while the build ran. Give the same command again, which makes it anew.")
+        raise changed_meanwhile(path)
     return table
+
+
+def changed_meanwhile(path: Path) -> BuildError:
+    """Return the error of a table that was whole when the run looked for it."""
+    return BuildError(f"{path} was changed while the build ran. Give the same command again, which makes it anew.")
 
 
 def _seal(path: Path, table: pa.Table) -> bytes:

@@ -170,10 +170,11 @@ def write_columns(path: Path, columns: Mapping[str, Any], of: str, **about: Any)
         writer.write_table(table)
 
 
-def read_columns(path: Path, of: str, compared: Sequence[str] | None = None) -> pa.Table:
+def read_columns(path: Path, of: str, compared: Sequence[str] | None = None, *, split: str = "") -> pa.Table:
     """Map an Arrow file into memory; `EvaluationError` if it is damaged, or belongs to another model or release.
 
-    Of the columns those to be read are `compared` with their checksums, None for all.
+    Of the columns those to be read are `compared` with their checksums, None for all. `split` is the one that the file
+    is of, where that is not to be learned from it; files of earlier versions do not say it.
     """
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
@@ -182,6 +183,8 @@ def read_columns(path: Path, of: str, compared: Sequence[str] | None = None) -> 
         compared = names if compared is None else compared
         if {*names} != {*checksums} or any(_checksum(table[name]) != checksums[name] for name in compared):
             raise ValueError("other columns or values")
+        if split and about.get("split", split) != split:
+            raise ValueError("another split")
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise EvaluationError(
             f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes."
