@@ -35,7 +35,7 @@ from builders.release.entries import (
 )
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
-from builders.release.tables import Exclusion, write_excluded, write_index
+from builders.release.tables import Exclusion, parts_beside, write_excluded, write_index
 from builders.sources.broken import RULE as BROKEN_RULE
 from taxonomy import tables
 
@@ -59,7 +59,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
             used_keys.update(entry.sources)
         if entries:
             path, group = request.layout.excluded(config.name), benchmark.group(config.name)
-            write_excluded(path, exclusions, keys)
+            write_excluded(path, exclusions, keys, parts_beside(config.parts, before.configs.get(config.name)))
             configs[config.name] = ConfigEntry(
                 benchmark=benchmark.name,
                 description=config.description,

@@ -133,7 +133,12 @@ class ReadPlan:
     def record(self, layout: Layout, shard: int) -> pa.Table | None:
         """Return the index rows of a finished shard, with its record; None if there are none of this plan, whole."""
         written = find_own(layout.shard(RECORDS, self.key, shard, self.shards))
-        return written if written is not None and _are_of(written, self.rows_of(shard)) else None
+        if written is None or not _are_of(written, self.rows_of(shard)):
+            return None
+        record = record_of(written)
+        # A copy in another layout may have no containers.
+        is_other = record.copy and self.copy and record.copy != self.copy
+        return None if is_other or record.contents != self.contents else written
 
     def records(self, layout: Layout) -> list[pa.Table]:
         """Return those of all shards, which are finished."""

@@ -20,7 +20,7 @@ from builders.release.digests import file_sha256
 from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest, SplitEntry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
-from builders.release.tables import Exclusion, write_excluded, write_index
+from builders.release.tables import Exclusion, parts_beside, write_excluded, write_index
 from builders.storage.files import atomic_path
 from builders.storage.parquet import write_arrow
 
@@ -89,7 +89,10 @@ def with_repeated_splits(
     for name, entries in splits.items():
         own = [entries[key.partition("/")[2]] for key in repeated.rows if key.startswith(f"{name}/")]
         parts = [part.key for entry in own for part in entry.parts]
-        write_excluded(layout.excluded(name), [line for line in repeated.excluded if line.split in parts], parts)
+        lines = [line for line in repeated.excluded if line.split in parts]
+        published = [part.key for entry in manifest.configs[name].splits.values() for part in entry.parts]
+        others = parts_beside(published, before.configs.get(name))
+        write_excluded(layout.excluded(name), lines, parts, others)
         excluded = file_entry(layout, layout.excluded(name))
         configs[name] = msgspec.structs.replace(manifest.configs[name], splits=entries, excluded=excluded)
     used = {key for split in repeated.rows for key in manifest.by_key()[split].sources}

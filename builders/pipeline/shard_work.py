@@ -184,9 +184,6 @@ class ShardWork:
         if rows is None:
             return False
         record = record_of(rows)
-        # A copy in another layout may have no containers, and records of before do not say any.
-        if record.contents != split.contents or (record.copy and split.copy and record.copy != split.copy):
-            return False
         generated = split.image_generator is not None  # which takes decoding
         if self.request.decode and not (record.decoded or generated):
             return False
