@@ -155,3 +155,12 @@ def test_one_process_writes_at_a_time(tmp_path):
         pass
     with store.writing():
         pass
+
+
+def test_an_index_in_the_place_of_another_splits_is_refused(store):
+    """Of equally many rows: each split had the scores of the other."""
+    index = store.root / "index"
+    assert store.ids("cifar", "test").to_pylist() == names("test")
+    shutil.copy(index / "cifar-train" / "train.arrow", index / "cifar" / "test.arrow")
+    with stops(EvaluationError, index / "cifar" / "test.arrow"):
+        store.ids("cifar", "test")
