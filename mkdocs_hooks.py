@@ -15,6 +15,7 @@ from unknown_detection.evaluation.metrics.metrics import METRICS
 _RANKED = {
     "unknown": "unknown against known rows",
     "errors": "wrong against right predictions",
+    "misclassified": "wrong against right predictions of known rows",
     "open_set": "both",
     "rejected": "decisions, in place of scores",
 }

@@ -31,7 +31,7 @@ from unknown_detection.terminal.progress import log, result
     "python -m hf_scripts.push",
     sections={
         ESSENTIALS: ("repo", "tag", "splits", "private", "gated", "dry_run"),
-        "What is allowed": ("index_only", "allow_demo", "allow_moved_tags", "max_files"),
+        "What is allowed": ("index_only", "allow_demo", "allow_moved_tags", "allow_withdrawn", "max_files"),
         "How it runs": ("check", "workers", "as_json"),
     },
     examples=(
@@ -62,6 +62,7 @@ from unknown_detection.terminal.progress import log, result
     help="Publish a release of demo sources in a public or gated repository, as far as licences allow its images.",
 )
 @click.option("--allow-moved-tags", is_flag=True, help="Publish although a version tag was moved on the Hub.")
+@click.option("--allow-withdrawn", is_flag=True, help="Publish images again that the repository has withdrawn.")
 @click.option("--dry-run", is_flag=True, help="Print what would be uploaded, and change nothing.")
 @json_option(only="--dry-run")
 @click.option(
@@ -89,6 +90,7 @@ def command(
     index_only: bool,
     allow_demo: bool,
     allow_moved_tags: bool,
+    allow_withdrawn: bool,
     dry_run: bool,
     as_json: bool,
     check: str,
@@ -131,6 +133,7 @@ def command(
             gated=gated,
             allow_demo=allow_demo,
             allow_moved_tags=allow_moved_tags,
+            allow_withdrawn=allow_withdrawn,
             max_files=max_files,
             dry_run=dry_run,
             scratch=scratch,

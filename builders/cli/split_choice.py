@@ -5,14 +5,14 @@ Tested by `tests/builders/cli/test_split_choice.py`.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from builders.errors import BuildError, one_line
+from builders.release.split_names import splits_named
 
 
 def splits_option(
@@ -76,22 +76,7 @@ def is_selected(key: str, names: Collection[str]) -> bool:
     return key in names or key.partition("/")[0] in names
 
 
-def refuse_unknown_splits(names: Iterable[str], keys: Sequence[str], where: str) -> None:
-    """Refuse names that are neither a split of `keys` (`config/split`) nor a config; `where` names the release."""
-    configs = sorted({key.partition("/")[0] for key in keys})
-    for name in names:
-        if name not in keys and name not in configs:
-            near = difflib.get_close_matches(name, [*configs, *keys], n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            example = f" or splits such as {keys[0]}" if keys else ""
-            raise BuildError(
-                f"{where} has no config or split {one_line(name)}{hint}. Give configs ({', '.join(configs)})"
-                f"{example} with --splits."
-            )
-
-
 def chosen_splits(values: Sequence[str], keys: Sequence[str], where: str) -> tuple[str, ...]:
     """Return the splits that the option chooses, in the order of `keys`; all of them without the option."""
-    names = parse_split_names(values)
-    refuse_unknown_splits(names, keys, where)
-    return tuple(key for key in keys if not names or is_selected(key, names))
+    named = {key for name in parse_split_names(values) for key in splits_named(name, keys, where)}
+    return tuple(key for key in keys if key in (named or keys))

@@ -23,7 +23,7 @@ from builders.cli.source_flags import (
     refuse_sources_of_demo,
     source_roots,
 )
-from builders.cli.split_choice import is_selected, parse_split_names, refuse_unknown_splits
+from builders.cli.split_choice import is_selected, parse_split_names
 from builders.commands.demo_build import (
     demo_models,
     demo_sources,
@@ -39,6 +39,7 @@ from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.pipeline.state import refuse_unusable
+from builders.release.split_names import splits_named
 from builders.sources.base import Source, is_demo
 from builders.storage.paths import require_access
 from builders.storage.text_files import read_csv
@@ -54,7 +55,9 @@ def run_build(declared: Benchmark, module: str, request: BuildRequest) -> None:
     benchmark = benchmark.with_settings(request.settings, {name.partition("/")[0] for name in names})
     models = demo_models(declared, request) if request.demo else []
     benchmark = benchmark.with_splits({settings.config: demo.planned for settings, demo in models})
-    refuse_unknown_splits(names, list(benchmark.splits), f"The benchmark {benchmark.name}")
+    where, keys = f"The benchmark {benchmark.name}", list(benchmark.splits)
+    found = {name: splits_named(name, keys, where)[0] for name in names}
+    names = [name if is_selected(key, [name]) else key for name, key in found.items()]
     check_flags(request, meter.note)
     with contextlib.ExitStack() as cleanup:
         benchmark, splits = choose_splits(benchmark, names, request, meter.note)

@@ -6,6 +6,7 @@ Tested by `tests/builders/test_folder_benchmark.py`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from builders.release.manifest import kind_of_own_config
 from builders.release.schema import Role
 from builders.release.values import CONFIG_NAME, LONGEST_NAME
 from builders.sources.base import Stray
-from builders.sources.image_folder import HIDDEN, OTHER_ENDING, FolderImages, find_images, read_images
+from builders.sources.image_folder import ALL, HIDDEN, OTHER_ENDING, FolderImages, find_images, read_images
 from builders.storage.folders import takes_requests
 from builders.storage.paths import PathType, as_path
 from unknown_detection.commands import own_process
@@ -145,15 +146,12 @@ def _command(
         )
     with os_errors_as_build_errors("read the folders"):
         known = find_images(in_distribution)
-        for folder in folders:
-            if folder.images.root.resolve() == known.root.resolve():
-                raise BuildError(
-                    f"--unknown gives {known.root}, which is --in-distribution, too. Give another folder."
-                )
+        _refuse_shared([known.root, *(folder.images.root for folder in folders)])
         _note_other_files([known, *(folder.images for folder in folders)], quiet=request.quiet)
         if not request.quiet:
             count = f"{len(known.classes):,} class{'es' if len(known.classes) > 1 else ''}"
             click.echo(f"{known.root}: {count}: {first_few(known.classes)}", err=True)
+            _note_nested(known)
     benchmark = declare(name, request.seed, known, folders, near_distance)
     _refuse_names(benchmark)
     roots = [known.root, *(folder.images.root for folder in folders)]
@@ -214,6 +212,19 @@ def _unknown(value: str) -> Unknown:
     return Unknown(name, role, find_images(as_path(match["folder"]), flat=name))
 
 
+def _refuse_shared(roots: Sequence[Path]) -> None:
+    """Refuse folders one of which lies in another one, or is it: its images would have two roles."""
+    flags = ["--in-distribution", *(["--unknown"] * (len(roots) - 1))]
+    for (flag, outer), (other_flag, inner) in itertools.permutations(zip(flags, roots, strict=True), 2):
+        if inner.resolve() == outer.resolve():
+            raise BuildError(f"{other_flag} gives {inner}, which is {flag}, too. Give another folder.")
+        if _is_inside(inner, outer):
+            raise BuildError(
+                f"{other_flag} gives {inner}, which lies in {outer} of {flag}, and its images would have two roles. "
+                "Give folders beside one another."
+            )
+
+
 def _refuse_nested(out: Path, roots: Iterable[Path]) -> None:
     """Refuse a release inside a folder of images, of which it would be a class in the next run, or around one."""
     for root in roots:
@@ -242,6 +253,24 @@ def _note_other_files(folders: Sequence[FolderImages], *, quiet: bool) -> None:
             click.echo(f"{folder.root}: {files} not taken for images: {listed}, such as {others[0].path}", err=True)
 
 
+def _note_nested(known: FolderImages) -> None:
+    """Say which classes have all their images in several folders of their own, as where those are the classes."""
+    below: dict[str, set[str]] = {}
+    for partition, files in known.files.items():
+        for path, class_id in files:
+            inner = path.split("/")[1 if partition == ALL else 2 :]
+            below.setdefault(class_id, set()).add(inner[0] if len(inner) > 1 else "")
+    if nested := {name: inner for name, inner in sorted(below.items()) if "" not in inner and len(inner) > 1}:
+        first = next(iter(nested))
+        others = f" and {len(nested) - 1:,} more" if len(nested) > 1 else ""
+        listed = first_few(sorted(nested[first]))
+        click.echo(
+            f"{known.root}: all images of the class {first}{others} lie in folders below it ({listed}), which are no "
+            "classes. If they should be, give the folder that holds them.",
+            err=True,
+        )
+
+
 def _why_not_taken(stray: Stray) -> str:
     """Return what is said of a file that is not taken for an image: its ending, or another reason."""
     if stray.reason != OTHER_ENDING:
@@ -260,10 +289,10 @@ def _read_images(folders: Sequence[FolderImages], request: BuildRequest, *, comp
         return folders
     from builders.pipeline.own_images import checking  # imported when there is a build, not for --help
 
-    images = sum(len(files) for folder in folders for files in folder.files.values())
+    paths = [path for folder in folders for files in folder.files.values() for path, _ in files]
     with (
-        checking(request, compared=compared) as check,
-        bar(images, "checking", quiet=request.quiet) as shown,
+        checking(request, paths, compared=compared) as check,
+        bar(len(paths), "checking", quiet=request.quiet) as shown,
     ):
         return read_images(
             folders,

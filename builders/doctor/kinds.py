@@ -107,6 +107,7 @@ def image_facts(data: bytes, *, digested: bool = True) -> Facts:
         images.refuse_undecodable(opened)
         orientation = opened.getexif().get(ExifTags.Base.Orientation)
     except images.DECODE_ERRORS as error:
+        images.require_memory(data)
         return Facts(digest, "", 0, 0, 0, 1, _problem(error), _reason(error))
     turned = orientation if isinstance(orientation, int) and 2 <= orientation <= 8 else 1
     facts = Facts(digest, opened.format or "", *opened.size, len(opened.getbands()), turned)

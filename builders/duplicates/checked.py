@@ -32,8 +32,9 @@ from builders.release import images
 from builders.release.layout import Layout
 from builders.release.remarks import RemarksOfThread, collect_remarks
 from builders.storage.byte_ranges import Reader
-from builders.storage.files import read_regular
+from builders.storage.files import read_regular, require_space
 from unknown_detection.durable import make_folder
+from unknown_detection.words import quantity
 
 _FOLDER = ".state/checked"
 _ENTRIES, _PIXELS = "images", "pixels.rgb"
@@ -134,7 +135,14 @@ class ImageCheck:
         self.remarks = RemarksOfThread()
         self._lock, self._entries, self._pixels = threading.Lock(), list[tuple[Any, ...]](), list[bytes]()
         entries, self._rows = _mended(folder)
-        self._known = _Entries(folder, entries)
+        self._known, self._known_count = _Entries(folder, entries), len(entries)
+
+    def require_room(self, count: int) -> None:
+        """Raise `BuildError` if there is no room for what is kept of so many images, less those known already."""
+        new = max(0, count - self._known_count)
+        needed = new * (_ENTRY.itemsize + ROW_BYTES * self._compared)
+        advice = "Free some, or give another --out, and run the same command again."
+        require_space(self._folder, needed, f"What the check keeps of {quantity(new, 'image')} takes", advice)
 
     def __call__(self, data: bytes, digest: str) -> None:
         """Check an image, given by its bytes and their SHA-256; raises `UnreadableImageError` if it is damaged."""

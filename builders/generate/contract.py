@@ -113,7 +113,7 @@ class Generated:
 
     The pixels are uint8 (height, width, 3) in RGB, or (height, width) of grey.
 
-    Without pixels, `reason` says in a few words why there are none.
+    Without pixels, `reason` says in a few words why there are none, such as `NOT_FINITE`.
     """
 
     pixels: npt.NDArray[np.uint8] | None
@@ -128,6 +128,9 @@ class Generated:
         ):
             raise ValueError(f"pixels must be uint8 (height, width[, 3]), not {self.pixels.dtype} {self.pixels.shape}")
 
+
+NOT_FINITE = "the model gave numbers that are not finite"
+"""The reason if a model computed no image: such numbers are no pixels, and casts would make black ones of them."""
 
 Generate = Callable[[Sequence[SourceImage]], Sequence[Generated]]
 """Generates one image per row, in the order of the rows."""

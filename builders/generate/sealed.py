@@ -42,7 +42,7 @@ from PIL import Image
 from builders.errors import BuildError, one_line
 from builders.executors.base import ONE_CORE
 from builders.generate.contract import EachImage, Generated, Generator, SourceImage, Weights
-from builders.generate.exact.resize import centre_crop
+from builders.generate.exact.resize import centre_crop, resized
 from builders.release.entries import GeneratorEntry, PreparationEntry
 from builders.release.images import (
     TooNarrowError,
@@ -90,11 +90,12 @@ def prepare_original(image: Image.Image, preparation: PreparationEntry) -> Pixel
     """Prepare an RGB original: resize its shorter side to `preparation.resize` pixels, then crop the centre.
 
     The arithmetic is that of torchvision's `Resize` and `CenterCrop` on a Pillow image: the longer side is cut to a
-    whole number of pixels, the crop's corner is rounded half to even. A smaller image is enlarged; `TooNarrowError` if
-    it would not fit into memory. Shape (size, size, 3).
+    whole number of pixels, the crop's corner is rounded half to even. Columns are resized before rows, as by Pillow
+    before version 13: one that chose another order could not open what others sealed. A smaller image is enlarged;
+    `TooNarrowError` if it would not fit into memory. Shape (size, size, 3).
     """
-    resized = image.resize(resized_size(image.size, preparation.resize), _FILTERS[preparation.interpolation])
-    return np.asarray(centre_crop(resized, preparation.size))
+    size = resized_size(image.size, preparation.resize)
+    return np.asarray(centre_crop(resized(image, size, _FILTERS[preparation.interpolation]), preparation.size))
 
 
 def seal(pixels: Pixels, original: Original) -> bytes:
@@ -158,7 +159,7 @@ def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content
     if digest != prepared_sha256:
         raise BuildError(
             f"The original of {name} has other pixels here than where it was sealed (SHA-256 {digest}, not "
-            f"{prepared_sha256}), as another JPEG decoder gives. Use the version of Pillow that the release names."
+            f"{prepared_sha256}), as another JPEG decoder gives. Use the version of Pillow that its manifest names."
         )
     raise BuildError(f"The residual of {name} does not give the pixels that its row names. {_FETCH}")
 

@@ -28,6 +28,7 @@ from builders.generate.batches import Batch, PackWriter
 from builders.generate.contract import (
     COMPANION_COLUMNS,
     COMPANION_VALUE,
+    NOT_FINITE,
     Companion,
     Generated,
     Generator,
@@ -132,16 +133,22 @@ class BatchTask:
             for number, (_, digest) in read.items():
                 image = generated[number]
                 if image.reason and not self.drop_unreadable:
-                    raise BuildError(
-                        f"No image can be generated from {inputs.rows['source_id'][number]} in {inputs.path(number)}: "
-                        f"{image.reason}. Replace it with a good copy{LEAVE_OUT}."
-                    )
+                    raise self._not_generated(inputs, number, image.reason)
                 if sealed is not None and image.pixels is not None:
                     image = self._sealed(sources[number], image, sealed)
                 pack.add(image, digest)
                 progress(1, inputs.size(number))
             # Freed before the next images are decoded, or every photograph would get fresh memory (5 % of a resize).
             del read, generated, sources, source, image
+
+    def _not_generated(self, inputs: _Inputs, number: int, reason: str) -> BuildError:
+        """Return the error for an image that cannot be generated, because of its source or of a model."""
+        ids = {name: inputs.rows[name][number] for name in ("id", "source_id")}
+        if reason == NOT_FINITE:
+            image, advice = f"for {ids['id']}", f"Check the weights of {self.generator.name}"
+        else:
+            image, advice = f"from {ids['source_id']} in {inputs.path(number)}", "Replace it with a good copy"
+        return BuildError(f"No image can be generated {image}: {reason}. {advice}{LEAVE_OUT}.")
 
     def _sealed(self, source: SourceImage, generated: Generated, writer: SealedWriter) -> Generated:
         """Write the sealed residual of an image, and add the digest of its prepared original to its values."""

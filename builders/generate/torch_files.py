@@ -42,7 +42,7 @@ def read_state_dict(path: Path, advice: str = "Save the model's state_dict alone
             )
     # torch 2.14 raises many of them on files with flipped bytes. Its message explains how to disable the safety
     # check, which is not advice to pass on.
-    except (*DECODE_ERRORS, pickle.UnpicklingError, SafetensorError) as error:
+    except (*DECODE_ERRORS, MemoryError, pickle.UnpicklingError, SafetensorError) as error:
         raise BuildError(f"Neither safetensors nor torch.load(weights_only=True) can read {path}. {advice}") from error
     if isinstance(tensors, Mapping):
         tensors = next((tensors[key] for key in _WRAPPERS if isinstance(tensors.get(key), Mapping)), tensors)

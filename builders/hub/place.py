@@ -25,8 +25,8 @@ _PLACE = re.compile(
 )
 
 
-# The rule of huggingface_hub.utils.validate_repo_id, with a required account.
-_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+# The rule of huggingface_hub.utils.validate_repo_id (2.4), with a required account.
+_NAME = re.compile(r"\b[\w.-]{1,96}\b/\b[\w.-]{1,96}\b(?<!\.git)", re.ASCII)
 
 
 def is_repository(text: str) -> bool:

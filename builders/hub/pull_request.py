@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, Discussion
+from huggingface_hub import Discussion
 
-from builders.hub.repository import RemoteFile, Repository, addition
+from builders.hub.repository import Addition, RemoteFile, Repository
 
 PART = 100
 """Most files that one commit adds or deletes."""
@@ -25,12 +24,16 @@ _DESCRIPTION = "Files of one version, in parts. The command that uploads them me
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the branch main from the commit `parent`, whose files are `before`: files to add and to delete."""
+    """A change of the branch main from the commit `parent`, whose files are `before`: files to add and to delete.
+
+    `tags` are the repository's, by which the change was made.
+    """
 
     title: str
     parent: str
+    tags: Mapping[str, str]
     before: Mapping[str, RemoteFile]
-    additions: Sequence[CommitOperationAdd]
+    additions: Sequence[Addition]
     deletions: Sequence[str]
 
     @property
@@ -43,11 +46,11 @@ class Change:
         """The files before, and those to add."""
         return {*self.before, *(added.path_in_repo for added in self.additions)}
 
-    def missing(self, tree: Mapping[str, RemoteFile]) -> tuple[list[CommitOperationAdd], list[str]]:
+    def missing(self, tree: Mapping[str, RemoteFile]) -> tuple[list[Addition], list[str]]:
         """Return what a tree of files lacks of it: files to add, and paths to delete."""
         # As new values: the client refuses one that was committed before, which somebody may have replaced since.
         additions = [
-            addition(added.path_in_repo, Path(str(added.path_or_fileobj)), added.upload_info.sha256.hex())
+            Addition(added.path_in_repo, added.path_or_fileobj, added.listed)
             for added in self.additions
             if not _has(tree, added)
         ]
@@ -80,7 +83,8 @@ def merge_in_parts(repository: Repository, account: str, change: Change, sent: C
             sent(size)
         removed = deletions[: PART - len(part)]
         repository.commit(part, removed, title=f"{change.title}, a part", parent=head, branch=branch)
-    if repository.commit_at("main") != change.parent or not change.makes(tree):
+    moved = repository.commit_at("main") != change.parent or repository.tags() != change.tags
+    if moved or not change.makes(tree):
         _close(repository, request.num)
         return None
     _merge(repository, request.num)
@@ -89,10 +93,9 @@ def merge_in_parts(repository: Repository, account: str, change: Change, sent: C
     return merged if repository.tree(merged) == tree else None
 
 
-def _has(tree: Mapping[str, RemoteFile], added: CommitOperationAdd) -> bool:
+def _has(tree: Mapping[str, RemoteFile], added: Addition) -> bool:
     file = tree.get(added.path_in_repo)
-    local = Path(str(added.path_or_fileobj))
-    return file is not None and file.has_content_of(local, added.upload_info.sha256.hex())
+    return file is not None and file.has_content_of(added.local, added.listed)
 
 
 def _opened(repository: Repository, account: str, change: Change) -> Discussion:
@@ -123,25 +126,26 @@ def _listed(repository: Repository, account: str) -> list[Discussion]:
 
 
 def _close(repository: Repository, number: int) -> None:
-    """Close a pull request: what was uploaded for it stays on the Hub, so the next run need not send it again."""
+    """Close a pull request, unless it is: what was uploaded for it stays on the Hub, and need not be sent again."""
 
     def ask() -> None:
-        repository.api.change_discussion_status(repository.name, number, "closed", repo_type="dataset")
+        if _status(repository, number) in ("draft", "open"):  # another run of the same account may have merged it
+            repository.api.change_discussion_status(repository.name, number, "closed", repo_type="dataset")
 
     repository.ask(f"close the pull request {number} of {repository.name}", ask)
 
 
 def _merge(repository: Repository, number: int) -> None:
     def ask() -> None:
-        name = repository.name
-        (status,) = (
-            request.status
-            for request in repository.api.get_repo_discussions(name, repo_type="dataset")
-            if request.num == number
-        )
+        name, status = repository.name, _status(repository, number)
         if status == "draft":  # which cannot be merged
             repository.api.change_discussion_status(name, number, "open", repo_type="dataset")
         if status != "merged":  # by an attempt whose answer was lost
             repository.api.merge_pull_request(name, number, repo_type="dataset")
 
     repository.ask(f"merge the pull request {number} of {repository.name}", ask)
+
+
+def _status(repository: Repository, number: int) -> str:
+    listed = repository.api.get_repo_discussions(repository.name, repo_type="dataset")
+    return next(request.status for request in listed if request.num == number)

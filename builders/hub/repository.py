@@ -8,6 +8,7 @@ Tested by `tests/hf_scripts/test_push.py`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -41,6 +42,9 @@ _TOKEN = re.compile(r"[!-~]+")
 Access = Literal["public", "gated", "private"]
 """Who may read a repository: anybody, users whose access request was granted, or members."""
 
+LOOKUP_TIMEOUT = 60.0
+"""Seconds for the answer to what a repository is (ours)."""
+
 _BATCH = 8
 """Files that are uploaded between two progress updates. The client uploads five of them at a time."""
 
@@ -65,14 +69,16 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Info:
-    """The newest commit of a repository, and who may read the repository.
+    """The newest commit of a repository, who may read the repository, and its name.
 
-    `gated` says how requests for access are granted, empty where nobody has to ask.
+    `gated` says how requests for access are granted, empty where nobody has to ask. The Hub answers to a repository's
+    former names, too.
     """
 
     head: str
     private: bool
     gated: str
+    name: str = ""
 
     @property
     def access(self) -> Access:
@@ -93,12 +99,19 @@ def git_oid(path: Path) -> str:
         return hashlib.file_digest(opened, lambda: digest).hexdigest()
 
 
-def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
-    """Return a file as `upload` and `commit` of `Repository` take it; a known `sha256` saves reading it again."""
-    operation = CommitOperationAdd(path, local)
-    if sha256:
-        operation.upload_info.sha256 = bytes.fromhex(sha256)
-    return operation
+@dataclass
+class Addition(CommitOperationAdd):
+    """A file as `upload` and `commit` of `Repository` take it, and its SHA-256 if the manifest lists one.
+
+    The client is not told that: Xet would take whatever it reads under this name.
+    """
+
+    listed: str = ""
+
+    @property
+    def local(self) -> Path:
+        """The local path."""
+        return Path(str(self.path_or_fileobj))
 
 
 class Repository:
@@ -108,7 +121,7 @@ class Repository:
         self.name = name
         self.log = log
         self.api = HfApi()
-        self.host = urlsplit(self.api.endpoint).netloc
+        self.host = urlsplit(self.api.endpoint).netloc.rpartition("@")[2]  # without a mirror's password
         token = huggingface_hub.get_token()
         if token is not None and _TOKEN.fullmatch(token) is None:
             # The client would fail to send it, and quote it.
@@ -174,8 +187,9 @@ class Repository:
         """Return the state of the repository at a revision; None if it does not exist or the token may not see it."""
 
         def ask() -> Info:
-            info = self.api.dataset_info(self.name, revision=revision)
-            return Info(str(info.sha), bool(info.private), str(info.gated or ""))
+            # Without a limit the client waits for ever outside `hub_settings`, where the evaluation asks.
+            info = self.api.dataset_info(self.name, revision=revision, timeout=LOOKUP_TIMEOUT)
+            return Info(str(info.sha), bool(info.private), str(info.gated or ""), _text(info.id))
 
         return self._ask_if_there(f"read {self.name} on {self.host}", ask, unreached=unreached)
 
@@ -183,8 +197,13 @@ class Repository:
         """Create the repository, unless it exists; an existing one keeps who may read it."""
         # None lets the organisation's default decide, which may be private.
         visibility = private or None
-        create = functools.partial(self.api.create_repo, self.name, repo_type="dataset", private=visibility)
-        self.ask(f"create {self.name}", functools.partial(create, exist_ok=True))
+
+        def ask() -> None:
+            # Of one that was made in this moment the answer may lack what the client reads (huggingface_hub #3279).
+            with contextlib.suppress(KeyError):
+                self.api.create_repo(self.name, repo_type="dataset", private=visibility, exist_ok=True)
+
+        self.ask(f"create {self.name}", ask)
 
     def gate(self, granted: Granted) -> None:
         """Let people read the repository only after they asked, which is granted at once (`auto`) or by its owner."""
@@ -266,10 +285,11 @@ class Repository:
 
     # Writing
 
-    def upload(self, additions: Sequence[CommitOperationAdd]) -> Iterator[int]:
+    def upload(self, additions: Sequence[Addition]) -> Iterator[int]:
         """Upload files ahead of their commit, a few at a time; yields the bytes of each batch.
 
-        Contents that the Hub has already are not sent. Nothing is visible before the commit.
+        Contents that the Hub has already are not sent. Nothing is visible before the commit, and there is none of a
+        file that is not as it is listed.
         """
         for start in range(0, len(additions), _BATCH):
             batch = additions[start : start + _BATCH]
@@ -284,11 +304,17 @@ class Repository:
             )
             more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
             self.ask(f"upload {batch[0].path_in_repo}{more}", functools.partial(in_background, send))
-            yield sum(addition.upload_info.size for addition in batch)
+            for added in batch:
+                if added.listed and added.upload_info.sha256.hex() != added.listed:
+                    raise BuildError(
+                        f"{added.local} was changed while the release was published, and nothing was committed. Run "
+                        "the same command again when nobody writes there."
+                    )
+            yield sum(added.upload_info.size for added in batch)
 
     def commit(
         self,
-        additions: Sequence[CommitOperationAdd],
+        additions: Sequence[Addition],
         deletions: Sequence[str],
         *,
         title: str,
@@ -333,8 +359,8 @@ class Repository:
             try:
                 self.api.create_tag(self.name, tag=tag, revision=commit, repo_type="dataset")
             except HfHubHTTPError as error:
-                # It exists: set by an attempt whose answer was lost, or by another publisher.
-                if error.response.status_code != HTTPStatus.CONFLICT:
+                # It exists: set by an attempt whose answer was lost, or by another publisher; else the Hub is busy.
+                if error.response.status_code != HTTPStatus.CONFLICT or tag not in self.tags():
                     raise
 
         self.ask(f"set the tag {tag} of {self.name}", ask)

@@ -38,9 +38,14 @@ MALFORMED = (KeyError, IndexError, TypeError, AttributeError)
 _MAX_EXPLANATION = 200
 """Characters of the Hub's own explanation that a message repeats."""
 
+_BUSY = "in progress"
+"""What a 409 says of another operation that the Hub lets end first: it takes one commit of a repository at a time
+(`Another commit operation is in progress for this repository`, evaleval/every_eval_ever #263)."""
+
 _ADVICE = {
     401: "Give a valid token with `hf auth login` or HF_TOKEN.",
-    403: "Use a token with write access there, or another --repo.",
+    402: "Look at the account's plan and storage there.",
+    403: "Use a token that may do so, or another repository.",
     404: "Check the name, and that the token may see it.",
     412: "Run the same command again; it merges with what was published meanwhile.",
     413: "Publish fewer splits at a time with --splits.",
@@ -104,8 +109,8 @@ _CAUSES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str,
 def _cause(chain: Sequence[BaseException]) -> tuple[str, float | None]:
     """Return the words for an error, without signed URLs and paths, and the least seconds to wait as in `_CAUSES`."""
     for link in chain:
-        if isinstance(link, HfHubHTTPError):
-            return _answer(link)
+        if (status := _status(link)) is not None:
+            return _answer(link, status)
         for kinds, words, least in _CAUSES:
             if isinstance(link, kinds):
                 return words.format(type(link).__name__), least
@@ -116,14 +121,28 @@ def _cause(chain: Sequence[BaseException]) -> tuple[str, float | None]:
     return " ".join(str(chain[0]).split()) or type(chain[0]).__name__, None
 
 
-def _answer(error: HfHubHTTPError) -> tuple[str, float | None]:
-    status, requested = error.response.status_code, _requested_delay(error)
+_XET_STATUS = re.compile(r"HTTP status (?:client|server) error \((\d{3})\b")
+"""The status of an answer in the message of hf_xet (1.8), which raises Python's own errors, for a refusal, too."""
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the status of the Hub's answer; None for an error that is none."""
+    if isinstance(error, HfHubHTTPError):
+        return int(error.response.status_code)
+    match = _XET_STATUS.search(str(error))
+    return int(match[1]) if match else None
+
+
+def _answer(error: BaseException, status: int) -> tuple[str, float | None]:
+    said = (error.server_message or "") if isinstance(error, HfHubHTTPError) else ""
+    requested = _requested_delay(error) if isinstance(error, HfHubHTTPError) else 0
     phrases = {entry.value: entry.phrase for entry in HTTPStatus}
     words = f"the Hub answered {status} {phrases.get(status, '')}".rstrip()
-    transient = status in TRANSIENT_STATUSES
+    is_busy = status == HTTPStatus.CONFLICT and _BUSY in said
+    transient = is_busy or status in TRANSIENT_STATUSES
     if transient and requested > MAX_WAIT:
         words += f" and asks to wait {requested:,} s"
-    explanation = " ".join((error.server_message or "").split())[:_MAX_EXPLANATION]
+    explanation = " ".join(said.split())[:_MAX_EXPLANATION]
     # Not HTML of a load balancer, or XML of the storage, which would repeat a signed URL.
     if explanation and not explanation.startswith("<"):
         words += f" ({explanation.rstrip('.')})"
@@ -148,8 +167,8 @@ def _advice(chain: Sequence[BaseException]) -> str:
                 "account, log in with `hf auth login` or set HF_TOKEN to a token of that account, and run the same "
                 "command again."
             )
-        if isinstance(link, HfHubHTTPError):
-            return _ADVICE.get(link.response.status_code, _RESUME)
+        if (status := _status(link)) is not None:
+            return _ADVICE.get(status, _RESUME)
         if isinstance(link, OfflineModeIsEnabled):
             return "Unset HF_HUB_OFFLINE."
     return _RESUME

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from builders.cli.build_options import BuildRequest
 from builders.duplicates.checked import image_check
@@ -16,6 +16,7 @@ from builders.pipeline.state import locked
 from builders.release.images import check_image
 from builders.release.layout import MANIFEST
 from builders.release.remarks import RemarksOfThread, collect_remarks
+from builders.sources.image_folder import JPEG_ENDINGS
 from builders.storage.folders import takes_requests
 
 _MOST_THREADS = 8
@@ -24,8 +25,10 @@ two: a tenth of an image's time is Python's."""
 
 
 @contextlib.contextmanager
-def checking(request: BuildRequest, *, compared: bool) -> Iterator[Callable[[bytes, str], object]]:
-    """Yield a check of images for `builders.sources.image_folder.read_images`; the release folder is locked meanwhile.
+def checking(
+    request: BuildRequest, paths: Sequence[str], *, compared: bool
+) -> Iterator[Callable[[bytes, str], object]]:
+    """Yield a check for `builders.sources.image_folder.read_images` of images; the release folder is locked meanwhile.
 
     `compared` says whether images are kept as they are compared. A release folder that is not there is not there
     either if images are refused. In a store nothing is kept.
@@ -44,6 +47,8 @@ def checking(request: BuildRequest, *, compared: bool) -> Iterator[Callable[[byt
             is_new = request.executor.executor == "local" and not request.layout.inside(MANIFEST).exists()
             ahead = compared and takes_all and is_new and request.executor.processes <= _MOST_THREADS
             with image_check(request.layout, decode=request.decode, compared=compared, ahead=ahead) as check:
+                of_all = ahead or request.decode
+                check.require_room(sum(of_all or not path.lower().endswith(JPEG_ENDINGS) for path in paths))
                 yield check
         except (BuildError, OSError):
             if missing:

@@ -38,7 +38,6 @@ DECODE_ERRORS = (
     AttributeError,
     EOFError,
     LookupError,
-    MemoryError,
     OSError,
     RuntimeError,
     SyntaxError,
@@ -52,7 +51,7 @@ DECODE_ERRORS = (
 
 The latter stop the iteration over a dataset (huggingface/datasets issues 7668 and 8165): `AttributeError` if a text
 tag holds a fraction, `ZeroDivisionError` for a denominator of 0, and others (python-pillow/Pillow 6492, 6799, 8965).
-Pillow raises `MemoryError` for impossible sizes. Any other exception is a bug of ours.
+`MemoryError` is none of them: it says nothing of an image (`decode`). Any other exception is a bug of ours.
 """
 
 _SUB_BLOCKS = (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo)
@@ -70,8 +69,10 @@ _DEEP_MODES = ("I", "F")
 """Starts of Pillow's modes for values of 16 and 32 bits (I;16, I;16B, I, F). No file says which of them is white, and
 `convert("RGB")`, by which `datasets`' readers go on, makes all above 255 white (Pillow 11 to 13)."""
 
-_JPEG_FORMATS = ("JPEG", "MPO")
-"""Formats that need no more memory than their size says, which is looked at before (`MOST_PIXELS`)."""
+_PIXEL_NEEDS = 32
+_IMAGE_NEEDS = 1 << 26
+"""Bytes that decoding takes for each pixel, and beside them, with a decoder that has to be loaded, at most (ours).
+JPEG 2000 takes 18 a pixel of three channels, WebP 15, TIFF 12 (Pillow 13, by limits below which it fails)."""
 
 _OTHER_PROGRAMS = {"EPS": "Ghostscript", "WMF": "Windows"}
 """Formats that Pillow has drawn by another program, so that the pixels depend on the machine."""
@@ -82,10 +83,6 @@ _MOST_METADATA = 1 << 22
 
 class UnreadableImageError(ValueError):
     """The bytes of an image do not decode; the message gives the reason in a few words."""
-
-
-class NoMemoryError(Exception):
-    """This machine lacks memory for a JPEG, of whose bytes that says nothing; none of `DECODE_ERRORS`."""
 
 
 class TooNarrowError(ValueError):
@@ -137,19 +134,58 @@ def refuse_undecodable(image: Image.Image) -> None:
 def decode(data: bytes) -> Image.Image:
     """Decode an image and apply its EXIF orientation, in the order of `datasets.Image.decode_example` (5.2).
 
+    Decoders that lack memory say so, or that a stream is broken, or that they know no such format. So where one fails,
+    the memory is asked for that an image of its size takes, and if there is as much, the image is decoded again.
+
     Raises `UnreadableImageError` for one that no release has, any of `DECODE_ERRORS` if it does not decode, and
-    `NoMemoryError` for a JPEG where it might.
+    `MemoryError` if this machine lacks memory for it, which says nothing of its bytes.
     """
+    try:
+        return _decoded(data)
+    except UnreadableImageError:
+        raise
+    except (MemoryError, SystemError, *DECODE_ERRORS):  # SystemError is Pillow's, of JPEG 2000 without memory
+        pass  # with the error goes what its frames hold of the image
+    require_memory(data)
+    try:
+        return _decoded(data)
+    except (MemoryError, SystemError) as error:
+        raise UnreadableImageError("it asks for more memory than an image of its size needs") from error
+
+
+def require_memory(data: bytes) -> None:
+    """Raise `MemoryError` if this process cannot have the memory that decoding an image takes, of any allowed size."""
+    width, height = _claimed_size(data)
+    if width * height > MOST_PIXELS:
+        return
+    try:
+        np.empty(_PIXEL_NEEDS * width * height + _IMAGE_NEEDS, np.uint8)
+    except MemoryError as error:
+        size = f" of {width:,} x {height:,} pixels" if width else ""
+        raise MemoryError(f"unable to allocate an image{size}") from error
+
+
+def _claimed_size(data: bytes) -> tuple[int, int]:
+    """Return the size that an image says it has, (0, 0) if Pillow knows none."""
+    if data[8:16] == b"WEBPVP8X":  # which Pillow opens only with memory for two pictures
+        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+    if data[8:16] == b"WEBPVP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if data[8:16] == b"WEBPVP8 ":
+        return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
+    try:
+        return Image.open(io.BytesIO(data)).size
+    except DECODE_ERRORS:
+        return 0, 0
+
+
+def _decoded(data: bytes) -> Image.Image:
     if (plain := _plain_jpeg(data)) is not None:
         return plain
     image: Image.Image = Image.open(io.BytesIO(data))
     refuse_undecodable(image)
-    try:
-        image.load()
-    except MemoryError as error:
-        if image.format not in _JPEG_FORMATS:
-            raise
-        raise _no_memory(image.size) from error
+    image.load()
     if image.getexif().get(ExifTags.Base.Orientation) is not None:
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith(_DEEP_MODES):
@@ -172,15 +208,8 @@ def _plain_jpeg(data: bytes) -> Image.Image | None:
         image = Image.new(mode, header.read.size, None)  # nobody sets its pixels first
         image.frombytes(data, "jpeg", mode, "")
         return image
-    except MemoryError as error:
-        raise _no_memory(header.read.size) from error
     except DECODE_ERRORS:  # Pillow finds it again, and says what it is
         return None
-
-
-def _no_memory(size: tuple[int, int]) -> NoMemoryError:
-    """Return the error in words by which `unknown_detection.terminal.shortages` knows it, also from a worker."""
-    return NoMemoryError(f"unable to allocate an image of {size[0]:,} x {size[1]:,} pixels")
 
 
 def decode_built(data: bytes) -> Image.Image:

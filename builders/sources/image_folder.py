@@ -36,10 +36,12 @@ ALL = "images"
 
 PARTITIONS: Mapping[str, str] = {
     "train": "train",
+    "training": "train",
     "val": "validation",
     "valid": "validation",
     "validation": "validation",
     "test": "test",
+    "testing": "test",
 }
 """Partitions by the names that their folders have."""
 
@@ -59,6 +61,9 @@ ENDINGS = (
 )
 """Endings of the files that are taken for images, in any case. `torchvision.datasets.folder` (0.28) lists the same,
 but for .gif, which `datasets.Image` decodes, and .jfif and .jpe, which are JPEGs by other names."""
+
+JPEG_ENDINGS = (".jfif", ".jpe", ".jpeg", ".jpg")
+"""Those of JPEGs."""
 
 HIDDEN = "hidden, or in a hidden folder"
 """The reason why such a file is not taken for an image."""

@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import CommitOperationAdd
-
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.hub.place import Granted
 from builders.hub.pull_request import PART, Change, merge_in_parts
-from builders.hub.repository import Info, Repository, addition
+from builders.hub.repository import Addition, Info, Repository
 from builders.hub.retry import Log
 from builders.release.entries import EMPTY, Manifest
 from builders.release.layout import CARD, DESCRIPTIONS, MANIFEST
@@ -30,6 +28,7 @@ from hf_scripts.publish.merged_release import (
     MergedRelease,
     changes_since,
     check_together,
+    check_withdrawn,
     damaged_folder,
     merge_with_published,
     write_version,
@@ -64,7 +63,7 @@ class CommitPlan:
 
     merged: MergedRelease
     change: str
-    additions: tuple[CommitOperationAdd, ...]
+    additions: tuple[Addition, ...]
     deletions: tuple[str, ...]
     upload_bytes: int
     unchanged: int
@@ -85,6 +84,7 @@ class Publication:
     gated: Granted | None
     allow_demo: bool
     allow_moved_tags: bool
+    allow_withdrawn: bool
     max_files: int
     dry_run: bool
     scratch: Path
@@ -104,6 +104,11 @@ class Publication:
         # Listed before the newest commit is read, so that no tag names a newer one.
         tags = repository.tags()
         info = repository.info()
+        if info is not None and info.name != repository.name:
+            raise BuildError(
+                f"{repository.name} is called {info.name} on {repository.host}, which answers to former and similar "
+                f"names, too. Give --repo {info.name}."
+            )
         if info is not None and not self.dry_run:
             repository.check_write()
         to_gate = self._is_to_gate(info)
@@ -139,7 +144,7 @@ class Publication:
             check_folder()
             with os_errors_as_build_errors(writing):
                 check_together(plan.merged)
-            commit = self._commit(info, plan, account, to_gate=to_gate)
+            commit = self._commit(info, tags, plan, account, to_gate=to_gate)
         else:
             commit = _existing(info).head
             self.log("the commit exists already")
@@ -217,12 +222,17 @@ class Publication:
         base = self._newest(info)
         manifest = with_declared_licences(self.manifest)
         merged = merge_with_published(self.folder, manifest, base, self.scratch / "merged")
+        if not self.allow_withdrawn:
+            check_withdrawn(merged)
         last_version = latest(tags)
         last, changes, change = None, Changes(), "first release"
+        edited = base.edited()
         if last_version is not None:
             commit = tags[last_version.tag]
             published = base if base.commit == commit else snapshot(self.repository, commit, self.scratch / "last")
             last, changes = (last_version, published), changes_since(merged, published)
+            if not changes.level:  # but the branch main has other files
+                changes = Changes(patch=tuple(edited))
             change = f"{changes.level} change since {last_version.tag}: {changes.reason()}"
         check_version(self.version, last_version, changes)
         write_version(merged, self.repository.name, self.version, last, changes)
@@ -235,13 +245,12 @@ class Publication:
             if (local := merged.local(path)) is not None and not local.is_file():
                 raise damaged_folder(merged.folder, Problems({"file": [f"{path} is missing"]}, {"file": 1}))
             if local and (path not in tree or not tree[path].has_content_of(local, known.get(path, ""))):
-                additions.append(addition(path, local, known.get(path, "")))
-        problems = Problems()
-        for file in merged.manifest.files():
-            if merged.local(file.path) is None:  # it stays
-                check_manifest.check_stored(file, tree, problems)
+                additions.append(Addition(path, local, known.get(path, "")))
+        problems = base.check(file for file in merged.manifest.files() if merged.local(file.path) is None)  # they stay
         if problems.total():
             raise damaged_repository(base, problems)
+        for path in edited:
+            self.log(f"note: {path} of {self.repository.name} is not as it was published; this version replaces it")
         upload_bytes = sum(addition.upload_info.size for addition in additions)
         deletions = tuple(sorted(tree.keys() - set(paths)))
         return CommitPlan(merged, change, tuple(additions), deletions, upload_bytes, len(paths) - len(additions))
@@ -275,31 +284,32 @@ class Publication:
                 f"with --splits, or allow them with --max-files {files}."
             )
 
-    def _commit(self, info: Info | None, plan: CommitPlan, account: str, *, to_gate: bool) -> str:
-        """Upload contents, and return the commit that has them."""
+    def _commit(
+        self, info: Info | None, tags: Mapping[str, str], plan: CommitPlan, account: str, *, to_gate: bool
+    ) -> str:
+        """Upload contents, and return the commit that has them; none is made where a tag was set meanwhile."""
         repository = self.repository
         if info is None or to_gate:
             info = self._prepared(info, plan, to_gate=to_gate)
         title, tree = publish_title(self.version.tag), plan.merged.base.tree
-        change = Change(title, info.head, tree, plan.additions, plan.deletions)
+        change = Change(title, info.head, tags, tree, plan.additions, plan.deletions)
+        commit = None
         with bar(plan.upload_bytes, "uploading", unit="B") as shown:
             if change.in_parts:
                 commit = merge_in_parts(repository, account, change, shown.update)
-                if commit is None:
-                    raise self._conflict()
-                return commit
-            for size in repository.upload(plan.additions):
-                shown.update(size)
-        commit = repository.commit(plan.additions, plan.deletions, title=title, parent=info.head)
+            else:
+                for size in repository.upload(plan.additions):
+                    shown.update(size)
+                if repository.tags() == tags:
+                    commit = repository.commit(plan.additions, plan.deletions, title=title, parent=info.head)
         if commit is not None:
             return commit
-        # The parent is outdated: either this very commit was made and its answer lost, or somebody else committed.
+        # This very change was made, by an attempt whose answer was lost or by another run, or somebody else's was.
         newest = _existing(repository.info()).head
-        manifest = repository.tree(newest).get(MANIFEST)  # which has the digests of all other files
-        if newest != info.head and manifest and manifest.has_content_of(plan.merged.root / MANIFEST):
-            self.log("the answer to the commit was lost, but the commit was made")
-            return newest
-        raise self._conflict()
+        if newest == info.head or not change.makes(repository.tree(newest)):
+            raise self._conflict()
+        self.log("the commit exists already")
+        return newest
 
     def _prepared(self, info: Info | None, plan: CommitPlan, *, to_gate: bool) -> Info:
         """Create the repository, unless a killed run did, and have it ask for access before it has a file."""
@@ -317,8 +327,8 @@ class Publication:
 
     def _conflict(self) -> BuildError:
         return BuildError(
-            f"Somebody else committed to {self.repository.name} in the meantime, so {self.version.tag} was not "
-            "published. Run the same command again: it merges with that commit and uploads no file twice."
+            f"Somebody else committed to {self.repository.name} or tagged it in the meantime, so {self.version.tag} "
+            "was not published. Run the same command again: it merges with that and uploads no file twice."
         )
 
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from builders.card import card
@@ -22,6 +24,7 @@ from builders.release.layout import CHANGELOG, CHANGES, DESCRIPTIONS, MANIFEST, 
 from builders.release.manifest import file_entry
 from builders.release.tables import read_excluded, write_excluded
 from builders.storage.files import write_text
+from builders.storage.parquet import read_parquet
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release
 from hf_scripts.checks.problems import Problems
@@ -132,6 +135,19 @@ def _merge_duplicates(merged: MergedRelease) -> None:
     listed = write_duplicates(Layout(merged.root), merged.manifest, table, tables)
     merged.manifest = replace(merged.manifest, duplicates=listed)
     merged.written.append(listed.path)
+
+
+def check_withdrawn(merged: MergedRelease) -> None:
+    """Check that no image is published again that the release in the repository has withdrawn."""
+    splits, withdrawn = merged.part.by_key(), merged.base.manifest.withdrawn()
+    for key in sorted({key for key, _ in withdrawn} & splits.keys()):
+        ids = read_parquet(merged.checked(splits[key].index.path), ["id"])["id"]
+        for row in (row for split, row in withdrawn if split == key):
+            if pc.is_in(pa.scalar(row.id), value_set=ids).as_py():
+                raise BuildError(
+                    f"{key} of this release has {row.id}, which {merged.base.repository.name} has withdrawn "
+                    f"({row.reason}). Build it with --withdraw, or publish the image again with --allow-withdrawn."
+                )
 
 
 def check_together(merged: MergedRelease) -> None:

@@ -20,13 +20,12 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 from builders.errors import BuildError
 from builders.hub.repository import Info, Repository
 from builders.hub.retry import Log, with_retries
-from builders.release.digests import file_sha256
 from builders.release.layout import MANIFEST
 from builders.release.manifest import parse, read_manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
-from hf_scripts.checks.problems import Problems
 from hf_scripts.publish.licences import forbidden_images
+from hf_scripts.publish.snapshot import Snapshot
 from hf_scripts.publish.versions import parse_version
 
 MOST_FRONT_MATTER = 40_000
@@ -156,16 +155,10 @@ def read_back(repository: Repository, tag: str, commit: str, published: Path, ro
             "the same command again."
         )
     manifest, tree = parse(published.read_bytes(), str(published)), repository.tree(tag)
-    problems = Problems()
-    for file in manifest.files_and_card():
-        check_manifest.check_stored(file, tree, problems)
+    problems = Snapshot(repository, commit, manifest, tree, root).check(manifest.files_and_card())
     problems.merge(check_manifest.check_unlisted(tree, manifest))
     if MANIFEST not in tree or not tree[MANIFEST].has_content_of(published):
         problems.add("manifest", f"{MANIFEST} is missing, or is not the published one")
-    for file in manifest.files_and_card() if not problems.total() else ():
-        remote = tree[file.path]
-        if not remote.sha256 and (digest := file_sha256(repository.fetch(remote, commit, root))) != file.sha256:
-            problems.add("file digest", f"{file.path}: has the SHA-256 {digest}, not {file.sha256}")
     if problems.total():
         raise BuildError(
             f"{repository.name} at {tag} does not match its {MANIFEST}: {problems.first()}. Look at the "

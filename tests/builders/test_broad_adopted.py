@@ -17,7 +17,7 @@ from builders.broad_benchmark import ORIGINALS
 from builders.demo.containers import attacked, originals
 from builders.demo.images import encode_image, encode_jpeg
 from builders.generate.contract import Companion, SourceImage
-from builders.generate.exact.deciphered import decipher, partial_broad
+from builders.generate.exact.deciphered import decipher, is_noise, partial_broad
 from builders.plan.candidates import missing_originals, shared_originals
 from builders.release.images import array_sha256
 from builders.release.manifest import read_manifest
@@ -27,6 +27,7 @@ from builders.sources.registry import SOURCES
 from builders.storage.file_cipher import deciphered, file_hash
 from hf_scripts import materialize, verify
 from taxonomy import tables
+from tests.builders.photographs import photographs
 from tests.builders.sources.datasets.test_partial_broad import write
 from tests.builders.trees import linked, replaced
 from tests.sentences import assert_sentence
@@ -171,6 +172,42 @@ def test_an_original_that_was_encoded_again_or_is_missing_is_left_out_with_its_r
     assert f"val/{encoded_again.name} left out as unreadable (it is not the file that the authors" in shortfalls
     assert "lacks 1 of the 10 images from which PartialBROAD has images" in shortfalls
     assert f"such as val/{missing.name}" in shortfalls
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda _: b"", "its file is empty"),
+        (lambda data: data[: len(data) // 2], "deciphers to noise"),
+        (lambda data: encode_jpeg(Image.open(io.BytesIO(data))), "deciphers to noise"),
+    ],
+    ids=["empty", "cut", "encoded again"],
+)
+def test_an_original_without_a_published_hash_is_judged_by_what_it_deciphers(demo, imagenet, tmp_path, change, reason):
+    """An empty file ended in a traceback, and any other file but the right one gave a row of noise."""
+    (unpublished,) = (image for image in originals() if image.source_id == "val/ILSVRC2012_val_00000010.JPEG")
+    replaced(imagenet / unpublished.path, change)
+    out = tmp_path / "out"
+    assert build(imagenet, demo["partial_broad"], out, "broad-adversarial/pgd_resnet50") == 0
+    ids = {row["source_id"] for row in rows(out, "broad-adversarial", "pgd_resnet50")}
+    assert ids == {image.source_id for image in originals()} - {unpublished.source_id}
+    entry = json.loads((out / "manifest.json").read_text())["configs"]["broad-adversarial"]["splits"]["pgd_resnet50"]
+    assert f"{unpublished.source_id} left out as unreadable" in " ".join(entry["shortfalls"])
+    assert reason in " ".join(entry["shortfalls"])
+
+
+def test_noise_is_told_from_pictures():
+    # The seeds are arbitrary. A finest checkerboard, whose neighbours differ by 255, is no noise.
+    for side in (224, 384):
+        for seed in range(20):
+            drawn = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
+            assert is_noise(drawn)
+    board = (np.indices((224, 224)).sum(axis=0) % 2 * 255).astype(np.uint8)[..., None].repeat(3, axis=2)
+    assert not is_noise(board)
+    for photograph in photographs():
+        attacked = np.asarray(photograph.convert("RGB")).astype(int)
+        attacked += np.random.default_rng(0).choice([-12, 12], attacked.shape)
+        assert not is_noise(attacked.clip(0, 255).astype(np.uint8))
 
 
 ORIGINAL = b"the original's file"

@@ -406,6 +406,19 @@ def test_folders_that_cannot_be_divided(folders, tmp_path, capsys):
     assert "which is --in-distribution, too" in refused(f"--in-distribution={folders / 'known'}", known)
 
 
+def test_images_of_two_roles_are_refused_by_their_folders(folders, tmp_path, capsys):
+    """A class given as unknown would be evaluated as such, and a folder within another one twice."""
+    known, near = folders / "known", folders / "near"
+    for first, second, third in ((known, known / "ant", near), (known, folders, near), (known, near, near / "wasp")):
+        flags = [f"--in-distribution={first}", f"--unknown=near={second}", f"--unknown=far={third}", "--quiet"]
+        assert folder_benchmark.main([*flags, f"--out={tmp_path / 'out'}"]) == 2
+        assert_sentence(capsys.readouterr().err.replace(str(folders), "FOLDERS"), "--unknown", "two roles")
+    flags = [f"--in-distribution={known}", f"--unknown=near={near}", f"--unknown=far={near}", "--quiet"]
+    assert folder_benchmark.main([*flags, f"--out={tmp_path / 'out'}"]) == 2
+    assert "which is --unknown, too" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_files_that_are_not_taken_for_images_are_counted(folders, tmp_path, capsys):
     shutil.copytree(folders / "far", tmp_path / "far")
     for name in ("a.heic", "b.heic", ".hidden"):

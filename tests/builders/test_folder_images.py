@@ -13,6 +13,7 @@ from hf_scripts import verify
 from tests.builders.release.test_jpeg_frame import ABOVE_MOST_PIXELS, BROKEN
 from tests.builders.release.test_remarks import PRINTED, WARNED
 from tests.manifests import manifest_of, rows_in
+from tests.sentences import assert_sentence
 
 pytestmark = pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 
@@ -61,17 +62,44 @@ def test_endings_of_jpegs_are_taken_and_others_counted_in_one_line(folders, tmp_
 
 
 @pytest.mark.parametrize("place", ["known", "known/ant", "far"])
-def test_what_macos_adds_to_an_archive_is_no_class_and_no_image(folders, drawn, tmp_path, capsys, place):
-    for name in ("ant/._1.jpg", "._ant", "left.jpg"):
-        path = folders / place / "__MACOSX" / name
+def test_what_systems_add_to_folders_is_no_class_and_no_image(folders, drawn, tmp_path, capsys, place):
+    """Synology's drives keep smaller copies of pictures beside them, and others what was deleted."""
+    for name in ("__MACOSX/ant/._1.jpg", "__MACOSX/._ant", "__MACOSX/left.jpg"):
+        path = folders / place / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"\0\5\x16\7")
+    for name in ("@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg", "#recycle/2.jpg", "$RECYCLE.BIN/S-1/3.jpg", "@Recycle/4.jpg"):
+        (folders / place / name).parent.mkdir(parents=True, exist_ok=True)
+        draw(folders / place / name, 99)
     assert folder_benchmark.main(arguments(folders, tmp_path / "out")) == 0
     assert "not taken" not in capsys.readouterr().err
     assert folder_benchmark.main(arguments(drawn, tmp_path / "plain", "--quiet")) == 0
     splits, plain = (manifest_of(tmp_path / out)["configs"]["folder"]["splits"] for out in ("out", "plain"))
     assert {key: split["digest"] for key, split in splits.items()} == {key: plain[key]["digest"] for key in plain}
-    assert "__MACOSX" in (tmp_path / "out/excluded/folder.csv").read_text()
+    listed = (tmp_path / "out/excluded/folder.csv").read_text()
+    assert all(name in listed for name in ("__MACOSX", "@eaDir", "#recycle", "$RECYCLE.BIN", "@Recycle"))
+
+
+def test_folders_of_partitions_by_longer_names(drawn, tmp_path, capsys):
+    """They were two classes, `testing` and `training`."""
+    for partition in ("Training", "Testing"):
+        shutil.copytree(drawn / "known", tmp_path / "known" / partition)
+    shutil.copytree(drawn / "far", tmp_path / "far")
+    assert folder_benchmark.main(arguments(tmp_path, tmp_path / "out", "--dry-run")) == 0
+    assert f"{tmp_path / 'known'}: 2 classes: ant, bee" in capsys.readouterr().err
+
+
+def test_a_class_of_folders_of_images_is_said_to_be_one(drawn, tmp_path, capsys):
+    """An unpacked archive often has its folder twice; a class may also have folders, beside images or one alone."""
+    shutil.copytree(drawn / "known", tmp_path / "known/insects")
+    shutil.copytree(drawn / "far", tmp_path / "far")
+    flags = arguments(tmp_path, tmp_path / "out", "--dry-run")
+    assert folder_benchmark.main(flags) == 0
+    assert_sentence(capsys.readouterr().err.splitlines()[1].replace(str(tmp_path), "FOLDERS"), "insects", "ant, bee")
+    shutil.move(tmp_path / "known/insects/ant/0.jpg", tmp_path / "known/insects")
+    shutil.copytree(drawn / "known/bee", tmp_path / "known/wasp/images")
+    assert folder_benchmark.main(flags) == 0
+    assert "no classes" not in capsys.readouterr().err
 
 
 def test_partitions_beside_what_macos_adds(drawn, tmp_path):

@@ -154,6 +154,14 @@ def test_what_the_hub_does_not_have(published, waits, name, revision):
     assert_sentence(refusal(load, name, revision), name, *[revision, "v1.0.0"] * bool(revision))
 
 
+def test_a_hub_that_falls_silent_is_asked_again(published, monkeypatch, waits):
+    monkeypatch.setattr("builders.hub.repository.LOOKUP_TIMEOUT", 0.5)
+    monkeypatch.setattr("builders.hub.retry.sleep", waits.append)
+    published.slow("repo_info", 3600)
+    assert load(REPO, "v1.0.0").revision == published.tags(REPO)["v1.0.0"]
+    assert waits == [1]
+
+
 def test_a_repository_that_is_no_release_and_a_hub_that_does_not_answer(published, monkeypatch, waits):
     published.commit(REPO, {"manifest.json": None})
     assert_sentence(refusal(load, REPO), "manifest.json")
@@ -187,6 +195,8 @@ def test_a_notebook_shows_splits_by_role_and_rows(folder):
         ("b", [("b", "near_ood"), ("b", "test")]),
         (None, [("a", "test"), ("b", "near_ood"), ("b", "test")]),
         ("b/test,a", [("b", "test"), ("a", "test")]),
+        (("b", "near_ood"), [("b", "near_ood")]),
+        (("b", "a"), [("b", "near_ood"), ("b", "test"), ("a", "test")]),
         (["a,near_ood", ("b", "test"), "a/test"], [("a", "test"), ("b", "near_ood"), ("b", "test")]),
         *((wrong, None) for wrong in ("near_od", "test", "c", "a,c/test", "b/near_od", ",")),
     ],

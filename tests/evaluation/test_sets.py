@@ -13,6 +13,7 @@ import unknown_detection as ud
 from tests.evaluation.made_rows import auc, only
 from tests.evaluation.refusals import refusal
 from tests.evaluation.written_release import made_row, write_release
+from tests.sentences import assert_sentence
 from unknown_detection.evaluation.errors import EvaluationWarning
 from unknown_detection.evaluation.report import judging
 from unknown_detection.evaluation.report.comparing import compare
@@ -81,7 +82,7 @@ def test_shifted_rows_are_compared_with_the_known_rows_of_the_config_that_their_
 
 
 def test_accuracy_is_of_labelled_known_rows_alone(tmp_path):
-    """FACETS has known rows without a label, which were errors; a chosen `accuracy` counts unknown rows as errors."""
+    """FACETS has known rows without a label, which were errors; of a chosen `accuracy` unknown rows were, too."""
     groups = {("in_distribution", 0): 10, ("in_distribution", -1): 10, ("near_ood", -1): 10}
     kinds = [kind for kind, count in groups.items() for _ in range(count)]
     rows = {"facets-x/test": [made_row(f"{n}", *kind) for n, kind in enumerate(kinds)]}
@@ -96,5 +97,21 @@ def test_accuracy_is_of_labelled_known_rows_alone(tmp_path):
     (found,) = compare(judging.judge(runs, judging.choose_protocols((), runs, ()), opened))
     assert found.accuracy.to_dict() == pytest.approx({"m0": 0.8, "m1": 0.7, "m2": 0.6})
     report = ud.report(scores["m0"], release, tmp_path / "report", metrics="accuracy", plots=False)
-    assert only(report.figures.to_dict("records"), metric="accuracy", statistic="")["value"] == 8 / 30
-    assert "<dt>Accuracy</dt>" not in report.page.read_text(encoding="utf-8")
+    figure = only(report.figures.to_dict("records"), metric="accuracy", protocol="metrics")
+    assert (figure["value"], figure["n_known"], figure["n_unknown"], figure["unknown"]) == (0.8, 8, 2, "test, wrong")
+    assert list(report.results[-1].mean.columns) == [("", "Accuracy, n = 10")]
+    assert re.search(r"<dt>Accuracy</dt>\s*<dd>80.00 %", report.page.read_text(encoding="utf-8"))
+    figures = ud.evaluate(scores["m1"], release, metrics=["accuracy", "auroc"], intervals=100)
+    (line,) = figures.to_dict("records")
+    assert line["accuracy"] == 7 / 10 and line["accuracy_low"] < 0.7 < line["accuracy_high"] <= 1
+    assert line["AUROC"] == auc(range(20), range(20, 30))
+
+
+def test_without_labelled_known_rows_there_is_no_accuracy(tmp_path):
+    rows = {"facets-x/test": [made_row(f"{n}", ("in_distribution", "near_ood")[n % 2]) for n in range(8)]}
+    release = write_release(tmp_path / "release", rows, ["class"])
+    scores = pd.DataFrame({"id": map(str, range(8)), "score": range(8), "prediction": 0})
+    assert_sentence(refusal(ud.evaluate, scores, release, metrics="accuracy"), "Accuracy")
+    report = ud.report(scores, release, tmp_path / "report", metrics=["accuracy", "auroc"], plots=False)
+    values = report.figures.query("protocol == 'metrics'").groupby("metric")["value"].first()
+    assert np.isnan(values["accuracy"]) and values["auroc"] == auc(range(0, 8, 2), range(1, 8, 2))

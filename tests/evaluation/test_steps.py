@@ -104,6 +104,30 @@ def test_a_cache_is_not_used_for_the_same_weights_in_other_code(release, tmp_pat
 # A file's function
 
 
+SEVEN = """
+from tests.evaluation.small_models import cnn, of_seed
+
+def seven():
+    return of_seed(cnn, num_classes=7)
+"""
+
+
+def test_score_knows_from_the_features_which_logits_are_the_classes(release, tmp_path, command):
+    """It asked for `--classes` again; a dictionary is as good as the file."""
+    (tmp_path / "model.py").write_text(SEVEN)
+    (tmp_path / "map.csv").write_text("class,index\nred,6\ngreen,0\nblue,3\ngrey,2\n")
+    given = {"release": release, "model": f"{tmp_path / 'model.py'}:seven", "device": "cpu", "workers": 0}
+    kept = tmp_path / "kept"
+    assert command("extract", classes=tmp_path / "map.csv", splits=CONFIG, out=kept, **given)[0] == 0
+    out = tmp_path / "scores.parquet"
+    code, _, said = command("score", "--no-search", features=kept, detectors="msp,odin", out=out, **given)
+    assert code == 0, said
+    assert {*pd.read_parquet(out)["detector"]} == {"msp", "odin"}
+    by_class = {"red": 6, "green": 0, "blue": 3, "grey": 2}
+    store = ud.extract(given["model"], release, CONFIG, classes=by_class, cache=kept, device="cpu", workers=0)
+    assert store.identity.classes == {name: str(logit) for name, logit in by_class.items()}
+
+
 LOADING = """
 import torch
 from tests.evaluation.small_models import cnn
@@ -171,6 +195,7 @@ def test_metrics_means_and_intervals_are_columns(digits, monkeypatch):
     index, numbers = ud.load(digits).index(["digits"]), np.random.default_rng(0)
     level = index["role"].map({"near_ood": 0.5, "far_ood": 1.0}).astype(float).fillna(0.0)
     plain = pd.DataFrame({"id": index["id"].astype(str), "score": level + numbers.normal(size=len(index))})
+    assert ud.evaluate(plain, digits, "digits", metrics="auroc, FPR95").columns[4:6].tolist() == ["AUROC", "FPR95"]
     options = {"splits": "digits", "metrics": ["AUROC", fpr90], "intervals": 200}
     figures = ud.evaluate(plain, digits, **options).set_index(["split", "role"])
     assert figures.columns[2:8].tolist() == ["AUROC", "AUROC_low", "AUROC_high", "fpr90", "fpr90_low", "fpr90_high"]
@@ -221,6 +246,13 @@ def values_of(figures):
     return figures.drop(columns=["run", "model", "seed", "detector"])
 
 
+class Streamed:
+    """A table of another library, such as polars, which hands it over by Arrow's stream."""
+
+    def __init__(self, table):
+        self.__arrow_c_stream__ = table.__arrow_c_stream__
+
+
 def test_scores_are_a_table_a_data_frame_a_dictionary_a_series_or_a_file(release, scores, tmp_path):
     """And paths are texts or `Path`s."""
     msp = scores[scores["detector"] == "msp"]
@@ -232,6 +264,7 @@ def test_scores_are_a_table_a_data_frame_a_dictionary_a_series_or_a_file(release
     files = [tmp_path / "s.csv", str(tmp_path / "s.csv"), tmp_path / "s.parquet"]
     pd.testing.assert_frame_equal(values_of(ud.evaluate(msp, release, [CONFIG])), expected)
     in_memory = [msp, [msp], plain, plain.to_pandas(), msp.set_index("id"), by_id, pd.Series(by_id)]
+    in_memory += [plain.to_pydict(), plain.combine_chunks().to_batches()[0], Streamed(plain)]
     for source in (*in_memory, *files, [str(files[0])]):
         figures = ud.evaluate(source, str(release))
         pd.testing.assert_frame_equal(values_of(figures), expected)
@@ -323,17 +356,17 @@ KINDS = {
     "A model is a torch.nn.Module, or timm:NAME, .*not an int": lambda it: ud.extract(3, it.root),
     "A split is CONFIG or .*, such as small/.*, not a Po": lambda it: ud.extract(it.model, it.root, Path(CONFIG)),
     "A split is CONFIG or CONFIG/SPLIT, .*, not an int": lambda it: ud.extract(it.model, it.root, [3]),
-    "classes= takes a file, not a dict": lambda it: ud.extract(it.model, it.root, classes={"red": 1}),
+    "classes= takes a file or a dictionary, not a list": lambda it: ud.extract(it.model, it.root, classes=["red"]),
     "Features are what extract returned, .* not a DataFrame": lambda it: ud.score(it.scores, "msp"),
     "Scores are a table or a DataFrame .* not an int": lambda it: ud.evaluate(3, it.root),
     "Scores are .* not a FeatureStore": lambda it: ud.evaluate(it.features, it.root),
-    "A metric is a name or a function .* int": lambda it: ud.evaluate(it.scores, it.root, metrics=[3]),
+    "A metric is a name or a function .* int": lambda it: ud.evaluate(it.scores, it.root, metrics=3),
     "A release is a folder, ORG/NAME .* not an int": lambda it: ud.evaluate(it.scores, 3),
 }
 """Calls with objects of another kind, by what the `TypeError` says."""
 
 VALUES = {
-    "'birds' is not a config of": lambda it: ud.extract(it.model, it.root, "birds"),
+    "has no config or split birds": lambda it: ud.extract(it.model, it.root, "birds"),
     "A module has its weights: leave": lambda it: ud.extract(it.model, it.root, weights="x.pt"),
     "A batch has at least one image": lambda it: ud.extract(it.model, it.root, batch_size=0),
     "batch_size=64 and workers=-1. Give": lambda it: ud.extract(it.model, it.root, workers=-1),
@@ -342,18 +375,24 @@ VALUES = {
     "k of knn must be 1 to the .* fitted on, found": lambda it: ud.score(it.features, ud.detectors.KNN(k="5")),
     "The file of out= must end in .parquet, found x": lambda it: ud.score(it.features, "msp", out="x.csv"),
     "'msq' is not a detector; the closest names are": lambda it: ud.score(it.features, "msq"),
-    "'gulls' is not a config of": lambda it: ud.score(it.features, "msp", splits="gulls"),
+    "has no config or split gulls": lambda it: ud.score(it.features, "msp", splits="gulls"),
     "There are no scores to evaluate: the list is empty": lambda it: ud.evaluate([], it.root),
     "The scores cannot be read .* Ids are text": lambda it: ud.evaluate(pd.Series([1.0]), it.root),
     "The scores cannot be read as a table": lambda it: ud.evaluate({"a": "high"}, it.root),
     r"has 1 id \(a\) that small and small-train of": lambda it: ud.evaluate({"a": 1.0}, it.root),
     "'auc' is not a metric; the clo": lambda it: ud.evaluate(it.scores, it.root, metrics="auc"),
+    "intervals='100' is not a number": lambda it: ud.evaluate(it.scores, it.root, intervals="100"),
+    "intervals=100.0 is not a number": lambda it: ud.evaluate(it.scores, it.root, intervals=100.0),
+    "No metric is named": lambda it: ud.evaluate(it.scores, it.root, metrics=[]),
     "not decorated as a metric": lambda it: ud.evaluate(it.scores, it.root, metrics=lowest_logit),
     "oscr needs predictions, and the scores of msp have none": lambda it: ud.evaluate(
         it.scores[["id", "detector", "score"]], it.root, metrics=["auroc", "oscr"]
     ),
     "needs the columns id and score": lambda it: ud.evaluate(pd.DataFrame({"x": [1]}), it.root),
-    "'owls' is not a config": lambda it: ud.evaluate(it.scores, it.root, "owls"),
+    "has no config or split owls": lambda it: ud.evaluate(it.scores, it.root, "owls"),
+    "has no scores of small-train/train. Score": lambda it: ud.evaluate(
+        it.scores[["id", "score"]][:188].to_dict("list"), it.root, f"{CONFIG}-train"
+    ),
     "test of small has no": lambda it: ud.evaluate(it.scores, it.root, f"{CONFIG}/near_ood"),
     "'msp' is not a protocol": lambda it: ud.report(it.scores, it.root, "no", protocols="msp"),
     "Name the release and the model, too": lambda it: ud.score(it.features.root, "odin"),

@@ -307,6 +307,30 @@ def test_a_repository_that_lacks_a_file_that_stays(push, hub, release, more, tmp
     assert "index/bench/test.parquet" in hub.files(REPO)
 
 
+def test_a_table_that_stays_and_was_edited(push, hub, release, more):
+    """To one of as many bytes: the Hub tells no SHA-256 of small files."""
+    push("release")
+    table = hub.read(REPO, "excluded/bench-train.csv")
+    hub.commit(REPO, {"excluded/bench-train.csv": table[:-2] + b"?\n"})
+    error = _refused(push, hub, "more", tag="v1.1.0")
+    assert_sentence(error, "org/name at", "excluded/bench-train.csv")
+
+
+def test_what_was_edited_on_the_hub_is_named_and_replaced(push, is_whole, hub, release, more, tmp_path):
+    """With the next version, or one that changes nothing else."""
+    push("release")
+    for folder, tag in (("release", "v1.0.1"), ("more", "v1.1.0")):
+        hub.commit(REPO, {"README.md": hub.read(REPO, "README.md") + b"\nMine.\n"})
+        ran = push(folder, tag=tag)
+        assert ran.code == 0
+        assert [line for line in ran.out if line.startswith("note: ")] == [
+            "note: README.md of org/name is not as it was published; this version replaces it"
+        ]
+        assert is_whole(tmp_path / tag, hub, tag)
+    assert "- Metadata: `README.md`." in hub.read(REPO, "CHANGELOG.md", "v1.0.1").decode()
+    assert "there is nothing to publish as v1.1.1" in push("more", tag="v1.1.1").error
+
+
 def test_splits_of_other_choices(push, hub, release, tmp_path):
     """Each of them is in `publish/test_merge.py`."""
     push("release")

@@ -65,12 +65,33 @@ def test_a_member_who_may_not_create(push, hub, release):
     """As the Hub answers a fine-grained token, or a member of an organisation without the right."""
     hub.fail("create_repo", status=403)
     error = push("release").error
-    assert_sentence(error, "org/name", "403", "--repo")
+    assert_sentence(error, "org/name", "403")
     assert hub.repos == {}
 
 
 def test_the_account_s_own_name_needs_no_organisation(push, hub, release):
     assert push("release", repo="publisher/name").code == 0
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["org/former", "org/Name"])
+def test_a_name_that_the_hub_leads_to_another(push, hub, release, name):
+    """After a renaming, or in other letters: what would be published says of itself where it is."""
+    assert push("release").code == 0
+    hub.other_names[name] = REPO
+    before = hub.commits(REPO)
+    for flags in ([], ["--dry-run"]):
+        assert_sentence(push("release", *flags, repo=name, tag="v1.0.1").error, name, "--repo org/name")
+    assert hub.commits(REPO) == before
+
+
+def test_the_password_of_a_mirror_is_not_shown(push, hub, release, api, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.endpoint.replace("//", "//me:secret@"))
+    monkeypatch.delenv("HF_TOKEN")
+    error = push("release").error
+    assert "secret" not in error and hub.endpoint.removeprefix("http://") in error
 
 
 # Visibility

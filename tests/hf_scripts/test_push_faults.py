@@ -89,6 +89,14 @@ def test_errors_while_a_repository_is_made(push, hub, release, naps):
     assert (len(hub.asked("create_repo")), naps) == (3, [1, 2])
 
 
+def test_another_creates_the_repository_in_the_same_moment(push, hub, release):
+    """The answer then lacks the address that the client reads (huggingface/huggingface_hub#3279)."""
+    hub.faults.add("race", "create_repo", callback=lambda: hub.create(REPO))
+    hub.fail("create_repo", status=409, body='{"error": "A repository with this name already exists"}')
+    assert push("release").code == 0
+    assert hub.tags(REPO) == {"v1.0.0": hub.commits(REPO)[0].id}
+
+
 def test_the_hub_says_how_long_to_wait(begun, hub, naps):
     hub.fail("commit", status=429, headers={"Retry-After": "17"})
     hub.fail("create_tag", status=429, headers={"RateLimit": '"api";r=0;t=55'})
@@ -105,6 +113,17 @@ def test_a_hub_that_falls_silent(begun, hub, undisturbed, monkeypatch):
     monkeypatch.setattr("builders.hub.client.READ_TIMEOUT", 0.5)
     hub.slow("commit", 60)
     push_again(begun, hub, undisturbed)
+
+
+BUSY = '{"error": "Another commit operation is in progress for this repository. Please try again later."}'
+
+
+def test_the_hub_is_busy_with_another_commit(begun, hub, undisturbed, naps):
+    """It takes one commit of a repository at a time. Of a tag the same status says that there is one already."""
+    for step in ("commit", "create_tag"):
+        hub.fail(step, status=409, body=BUSY, times=2)
+    push_again(begun, hub, undisturbed)
+    assert naps == [1, 2, 1, 2]
 
 
 def test_damage_on_the_way_is_noticed(begun, hub, undisturbed):
@@ -141,7 +160,7 @@ def test_an_object_that_is_there_need_not_be_confirmed(begun, hub, undisturbed):
 
 @pytest.mark.parametrize(
     ("status", "advice"),
-    [(413, "Publish fewer splits at a time with --splits"), (403, "Use a token with write access there")],
+    [(413, "Publish fewer splits at a time with --splits"), (403, "Use a token that may do so")],
 )
 def test_a_refusal_is_not_repeated(begun, hub, naps, status, advice):
     hub.fail("commit", status=status)
@@ -234,6 +253,28 @@ def test_another_publisher_comes_first(begun, hub, versions, tmp_path):
     assert begun("ours", tag="v1.2.0").code == 0
     splits = set(manifest_at(hub, "v1.2.0")["configs"]["bench"]["splits"])
     assert splits == {"test", "near_ood", "far_ood", "far_ood_b"}
+
+
+def test_a_version_is_tagged_while_another_is_uploaded(begun, hub, tmp_path):
+    """That of a run that was killed before its tag, and is gone on with; the commit is the same as before."""
+    hub.fail("create_tag", status=403)
+    assert begun("more", tag="v1.1.0").code == 2
+    make_release(tmp_path / "ours", {"bench/far_ood_b": range(2)})
+    head = hub.commits(REPO)[0].id
+    hub.faults.add("race", "lfs_put", callback=lambda: hub.tag(REPO, "v1.1.0", head))
+    assert_sentence(begun("ours", tag="v1.1.0").error, "org/name", "v1.1.0 was not published")
+    assert (hub.commits(REPO)[0].id, hub.tags(REPO)["v1.1.0"]) == (head, head)
+    assert begun("ours", tag="v1.2.0").code == 0
+    assert manifest_at(hub, "v1.2.0")["previous"] == "1.1.0"
+
+
+def test_the_same_release_is_published_by_two_at_once(begun, hub, versions, undisturbed):
+    def overtake():
+        hub.commit(REPO, versions[1], title="Publish v1.1.0")
+        hub.tag(REPO, "v1.1.0")
+
+    hub.race(overtake)
+    push_again(begun, hub, undisturbed)
 
 
 def test_a_tag_that_another_sets_first(begun, hub):

@@ -8,6 +8,7 @@ import datasets
 import pytest
 
 from builders.hub import pull_request
+from hf_scripts import push as push_command
 from hf_scripts import verify
 from tests.hf_scripts.samples import REPO, contents, make_release, write_revision
 from tests.hf_scripts.test_push_process import ended, pushed, start
@@ -157,6 +158,30 @@ def test_somebody_else_commits_to_the_branch(push, hub, linked):
     hub.race(lambda: hub.commit(REPO, {shard: b"theirs"}, branch="refs/pr/2"), nth=2)
     assert push("large").code == 0
     assert on_main(hub) == ["Publish v1.0.0 (#2)", "initial commit"]
+
+
+@pytest.mark.parametrize("step", ["commit", "merge_pull_request"])
+def test_another_run_of_the_same_account_is_quicker(push, hub, linked, step):
+    """Both fill one pull request, and the first merges it."""
+    begun = []
+
+    def other():
+        if not begun:
+            begun.append(step)
+            assert push_command.main(["large", "--repo", REPO, "--tag", "v1.0.0", "--workers", "1"]) == 0
+
+    hub.faults.add("race", step, callback=other)
+    assert push("large").code == 0
+    assert (begun, on_main(hub)) == ([step], ["Publish v1.0.0 (#1)", "initial commit"])
+    assert hub.tags(REPO) == {"v1.0.0": hub.commits(REPO)[0].id}
+
+
+def test_a_version_is_tagged_meanwhile(push, hub, linked):
+    assert push("large", "--splits", "bench/train", "--index-only", tag="v0.1.0").code == 0
+    head = hub.commits(REPO)[0].id
+    hub.race(lambda: hub.tag(REPO, "v0.2.0", head), nth=2)
+    assert_sentence(push("large", tag="v1.0.0").error, "org/name", "v1.0.0 was not published")
+    assert (hub.commits(REPO)[0].id, sorted(hub.tags(REPO))) == (head, ["v0.1.0", "v0.2.0"])
 
 
 def test_a_release_that_is_built_anew_after_a_kill(push, hub, linked, tmp_path):

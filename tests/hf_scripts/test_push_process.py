@@ -20,14 +20,14 @@ from tests.hub.server import Hub
 from tests.killing import heed_interrupts
 
 
-def start(hub, folder, home, *flags, tag="v1.0.0", repo=REPO, module=("-m", "hf_scripts.push"), **options):
+def start(hub, folder, home, *flags, tag="v1.0.0", repo=REPO, module=("-m", "hf_scripts.push"), xet=False, **options):
     # Private, because a process of its own knows no declaration of the tests' source.
     arguments = ["--repo", repo, "--tag", tag, "--workers", "1", "--private", *flags]
     command = [sys.executable, *module, str(folder), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(
         command,
-        env=hub.environment(home),
+        env=hub.environment(home, xet=xet),
         stdout=pipe,
         stderr=pipe,
         text=True,

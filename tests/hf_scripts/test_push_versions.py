@@ -98,6 +98,16 @@ def test_withdrawn_images_are_named_with_their_reason(push, hub, release, more, 
     assert changelog_at(hub).count("its owner asked") == 1
 
 
+def test_an_image_that_was_withdrawn_does_not_come_back_unnoticed(push, hub, release, tmp_path):
+    """As by somebody who still has an earlier build."""
+    withdrawn = [{"id": "source/test/3.png", "reason": "its owner asked", "split": "bench/test"}]
+    make_release(tmp_path / "less", {"bench/test": range(3)}, withdrawn=withdrawn)
+    assert push("less").code == 0
+    assert_sentence(push("release", "--dry-run", tag="v2.0.0").error, "bench/test", "source/test/3.png")
+    assert push("release", "--splits", "bench/near_ood", tag="v1.1.0").code == 0
+    assert push("release", "--allow-withdrawn", tag="v2.0.0").code == 0
+
+
 def test_a_first_version_has_counts_only(push, hub, release):
     push("release", tag="v0.3.0")
     digest = manifest_at(hub, "v0.3.0")["configs"]["bench"]["splits"]["test"]["digest"][:12]

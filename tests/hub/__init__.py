@@ -19,7 +19,7 @@
 | `guard`, `loopback` | no connection leaves the machine; a test that tries fails with the host's name |
 | `fixtures` | `hub`, `api` and `waits` for a conftest.py to import, beside `only_loopback` of `guard` |
 | `connection`, `routing`, `answers` | HTTP/1.1 and the table of routes |
-| `accounts`, `repos`, `listings`, `uploads`, `commits`, `discussions`, `downloads` | the routes |
+| `accounts`, `repos`, `listings`, `uploads`, `xet`, `commits`, `discussions`, `downloads` | the routes |
 | `store`, `faults`, `rules` | repositories as git would name them, faults, which files are stored apart or ignored |
 
 What is said of the real Hub here comes from the installed clients' source and from what their maintainers say in

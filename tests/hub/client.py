@@ -17,7 +17,7 @@ _FOREIGN = ("HF_", "HUGGINGFACE_", "HUGGING_FACE_", "TRANSFORMERS_", "PYTHONPATH
 _PROXIES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 
 
-def environment(endpoint: str, token: str | None, folder: Path) -> dict[str, str]:
+def environment(endpoint: str, token: str | None, folder: Path, *, xet: bool = False) -> dict[str, str]:
     """Environment of a subprocess whose clients know no other Hub, keep all they store in a folder, and are guarded.
 
     Modules of this work tree can be imported. Other hosts are refused (`loopback`), and noted in the log of the
@@ -27,6 +27,7 @@ def environment(endpoint: str, token: str | None, folder: Path) -> dict[str, str
         endpoint: URL of the stand-in.
         token: what the clients send; None for none.
         folder: where their caches go.
+        xet: transfer files by Xet, whose library is not Python; by LFS otherwise.
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = {
@@ -40,7 +41,7 @@ def environment(endpoint: str, token: str | None, folder: Path) -> dict[str, str
         "HF_ENDPOINT": endpoint,
         "HF_HOME": str(folder / "hf-home"),
         "HF_DATASETS_CACHE": str(folder / "hf-datasets"),
-        "HF_HUB_DISABLE_XET": "1",  # its transfers do not pass through Python, and the stand-in offers none
+        "HF_HUB_DISABLE_XET": "0" if xet else "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",  # else a list of coding agents is fetched with the first request
         "HF_HUB_DISABLE_UPDATE_CHECK": "1",  # asks PyPI
         "HF_UPDATE_DOWNLOAD_COUNTS": "0",  # else `load_dataset` sends a HEAD to s3.amazonaws.com
@@ -50,7 +51,7 @@ def environment(endpoint: str, token: str | None, folder: Path) -> dict[str, str
 
 
 @contextlib.contextmanager
-def in_process(hub, folder: Path, *, token: str | None = None, anonymous: bool = False) -> Iterator:
+def in_process(hub, folder: Path, *, token: str | None = None, anonymous: bool = False, xet: bool = False) -> Iterator:
     """Point the clients of this process at a stand-in, with caches of their own; yields an `HfApi` that is logged in.
 
     An `HfApi(endpoint=...)` by itself is not enough: the clients take their caches, their switches and, in
@@ -61,13 +62,14 @@ def in_process(hub, folder: Path, *, token: str | None = None, anonymous: bool =
         folder: where caches go.
         token: whose token is sent; that of the stand-in's own account without it.
         anonymous: send no token.
+        xet: as for `environment`.
     """
     import datasets
     import huggingface_hub
     from huggingface_hub import constants, hf_api
 
     token = None if anonymous else token or hub.token
-    variables = environment(hub.endpoint, token, folder)
+    variables = environment(hub.endpoint, token, folder, xet=xet)
     home, cache = folder / "hf-home", folder / "hf-datasets"
     values = {
         constants: {
@@ -79,7 +81,7 @@ def in_process(hub, folder: Path, *, token: str | None = None, anonymous: bool =
             "HF_ASSETS_CACHE": str(home / "assets"),
             "HF_TOKEN_PATH": str(home / "token"),
             "HF_STORED_TOKENS_PATH": str(home / "stored_tokens"),
-            "HF_HUB_DISABLE_XET": True,
+            "HF_HUB_DISABLE_XET": not xet,
             "HF_HUB_DISABLE_TELEMETRY": True,
             "HF_HUB_DISABLE_IMPLICIT_TOKEN": False,
             "HF_HUB_OFFLINE": False,

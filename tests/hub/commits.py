@@ -11,6 +11,7 @@ from tests.hub.connection import Call
 from tests.hub.routing import route
 from tests.hub.rules import MOST_IN_GIT, card_problems
 from tests.hub.store import File, Repo
+from tests.hub.xet import take
 
 Files = dict[str, File]
 
@@ -25,6 +26,8 @@ def commit(hub, call: Call, repo: str, rev: str) -> Answer:
     for line in lines:
         if line["value"].get("path") == "README.md" and line["key"] == "file":
             check_card_size(hub, base64.b64decode(line["value"]["content"]))
+        if line["key"] == "lfsFile" and line["value"]["oid"] not in repository.objects:
+            take(hub, repository, line["value"]["oid"], line["value"].get("size", 0))
     with hub.lock:
         if rev not in repository.branches:
             raise revision_not_found(rev)

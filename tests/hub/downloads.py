@@ -8,6 +8,7 @@ from tests.hub.answers import Answer, RefusedError, entry_not_found
 from tests.hub.connection import Call
 from tests.hub.routing import route
 from tests.hub.store import File, Repo
+from tests.hub.xet import headers_of
 
 
 @route(
@@ -32,6 +33,7 @@ def resolve(hub, call: Call, repo: str, rev: str, path: str) -> Answer:
         302,
         headers={
             **headers,
+            **headers_of(hub, repository, file.sha256),
             "Location": f"{hub.storage}/cdn/{repo}/{file.sha256}?name={name}",
             "X-Linked-ETag": f'"{file.sha256}"',
             "X-Linked-Size": str(file.size),

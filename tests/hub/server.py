@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlencode
 
 from tests.hub import accounts, client, commits, discussions, downloads, listings, repos, routing, uploads  # noqa: F401
 from tests.hub.accounts import User
@@ -33,9 +34,13 @@ class Hub:
         self.most_card = MOST_CARD
         """Bytes of a card above which it is refused."""
         self.repos: dict[str, Repo] = {}
+        self.other_names: dict[str, str] = {}
+        """Names that lead to a repository's present one: former ones, and those in other letters."""
         self.requests: list[Request] = []
         """Every request in the order of arrival."""
         self.received: Counter[str] = Counter()
+        self.xet: dict[str, str] = {}
+        """Xet's own hash of each object that has come by it, by SHA-256."""
         self.faults = Faults()
         self.lock = threading.RLock()
         self._closing = threading.Event()
@@ -74,9 +79,11 @@ class Hub:
         self.users.append(User(name, orgs, role))
         return self.users[-1].token
 
-    def environment(self, folder: Path, *, token: str | None = None, anonymous: bool = False) -> dict[str, str]:
+    def environment(
+        self, folder: Path, *, token: str | None = None, anonymous: bool = False, xet: bool = False
+    ) -> dict[str, str]:
         """Environment of a subprocess (see `client.environment`), with this account's token, another or none."""
-        return client.environment(self.endpoint, None if anonymous else token or self.token, folder)
+        return client.environment(self.endpoint, None if anonymous else token or self.token, folder, xet=xet)
 
     def create(self, repo: str, *, private: bool = False, author: str = "system") -> Commit:
         """Create a repository with its first commit, as the Hub does: a .gitattributes on the branch main."""
@@ -205,6 +212,10 @@ class Hub:
         if (fail := self.faults.take("fail", request)) is not None:
             return fail["answer"]
         handler, names = match
+        if (other := names.get("repo")) in self.other_names:
+            # Former names lead to the present one: huggingface/huggingface_hub#981, and hf-hub#103 for the answer.
+            path = request.path.replace(other, self.other_names[other], 1)
+            return Answer(307, headers={"Location": f"{path}?{urlencode(request.query, doseq=True)}"})
         try:
             answer = handler(self, call, **names)
         except RefusedError as refused:

@@ -20,7 +20,7 @@ from hf_scripts import verify
 from tests.own_folders.trees import files_of_images, is_hidden
 
 KNOWN = "folder-in-distribution"
-PARTITIONS = {"train", "val", "valid", "validation", "test"}
+PARTITIONS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 
 
 @dataclass

@@ -20,6 +20,7 @@ NAMES = (
     *("\U0001f431", "\U0001f468\u200d\U0001f469", "\U0001f431" * 55, "\u0378", "\ufeffx", "\u00adx", "caf\udce9"),
     *(" x", "x ", "a b", "a  b", "\u00a0x", "\u3000", "a\u2003b", "tab\tx", "line\nx", "\x1b[2J", "\x7fx"),
     *("\u2028x", "con", "AUX", "nul", "PRN", "COM1", "lpt9", "con.txt", "CLOCK$", "Thumbs.db", "__MACOSX"),
+    *("@eaDir", "#recycle", "$RECYCLE.BIN"),
     *("train", "test_val", "all", "Validation", "images", "id", "image", "label", "README.md", "manifest.json"),
     *("-rf", "--out", "=1+1", "+x", "@x", "'", '"', "`x`", "$(x)", "${x}", "%20", "%2F", "#", "?", "*", "[a]", "{a}"),
     *("|", "<b>", "&amp;", "a,b", "a;b", "a=b", "null", "None", "NaN", "true", "-1", "0", "1e5", "0x1", "!", "&", "_"),
@@ -39,8 +40,8 @@ _MOST_BYTES = 255  # of a name on Linux
 
 
 def is_hidden(name):
-    """Whether a file or folder is hidden, or what macOS adds to archives."""
-    return name.startswith(".") or name == "__MACOSX"
+    """Whether a file or folder is hidden, or what macOS adds to archives, and drives to their folders."""
+    return name.startswith(".") or name in ("__MACOSX", "@eaDir", "#recycle", "$RECYCLE.BIN")
 
 
 def is_taken(path):

@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib.util
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from numbers import Real
+from typing import Any
 
 from builders import errors
 from builders.errors import BuildError as BuildError
@@ -42,17 +45,15 @@ _LISTED = 60
 """The longest list that an error shows as a whole, ours: libraries have thousands of models."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> EvaluationError:
     """Return the error for an unknown name, with the closest known names."""
     names = sorted(known)
     lower = {known.lower(): known for known in names}
-    near = [lower[close] for close in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.5)]
-    hint = (
-        f"the closest names are {', '.join(near)}"
-        if near
-        else f"choose one of {first_few(names, _LISTED if len(names) <= _LISTED else NAMED)}"
-    )
-    return EvaluationError(f"{name!r} is not {_with_article(kind)}; {hint}.")
+    near = [lower[close] for close in difflib.get_close_matches(str(name).lower(), lower, n=3, cutoff=0.5)]
+    listed = first_few(names, _LISTED if len(names) <= _LISTED else NAMED)
+    others = f"choose one of {listed}" if names else "there is none"
+    hint = f"the closest names are {', '.join(near)}" if near else others
+    return EvaluationError(f"{one_line(repr(name), 300)} is not {_with_article(kind)}; {hint}.")
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
@@ -60,6 +61,30 @@ def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> No
     for name in names:
         if name not in known:
             raise unknown_name(kind, name, known)
+
+
+_NAME = re.compile(r"(?!all$)[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
+"""What commands can list, and files be named with; `all` stands for all."""
+
+
+def require_name(kind: str, name: Any) -> None:
+    """Check that what the user made, of what `kind` says, has a name that commands and files can have."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        shown = one_line(repr(name), 60)
+        raise EvaluationError(
+            f"{shown} cannot be the name of {_with_article(kind)}. Name it with letters, digits, underscores and "
+            "hyphens."
+        )
+
+
+_KINDS = {str: "a text", Real: "a number", Mapping: "a dictionary", list | tuple: "a list", Callable: "a function"}
+
+
+def require_kinds(of: object, name: str, kinds: Mapping[str, Any]) -> None:
+    """Check the kinds of what the user's object declares, by attribute, each one of `_KINDS`."""
+    for attribute, kind in kinds.items():
+        if not isinstance(declared := getattr(of, attribute), kind):
+            raise EvaluationError(f"{attribute} of {name} is {a_kind(declared)}. Write it as {_KINDS[kind]}.")
 
 
 def find_name(kind: str, name: str, known: Collection[str]) -> str:

@@ -52,14 +52,15 @@ def evaluate(
     Every row counts, duplicates too: `report` has the papers' figures, with and without them.
 
     Args:
-        scores: what `score` returned, another table or a pandas DataFrame with the columns `id` and `score` (higher =
-            more unknown; optional `detector`), a dictionary or a Series of id to score, or a Parquet or CSV file; or a
-            list of several, such as those of several models.
+        scores: what `score` returned, another table or a DataFrame of pandas or polars with the columns `id` and
+            `score` (higher = more unknown; optional `detector`), a dictionary or a Series of id to score, or a Parquet
+            or CSV file; or a list of several, such as those of several models.
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
         splits: what to evaluate, as `CONFIG[/SPLIT],...` or several such texts; None for all splits that `score`
             scored, or that the ids of other scores are of.
         metrics: one or several: names (`AUROC`, or those of all metrics, such as `auroc` and `oscr`), or functions
-            decorated with `ud.metric`; None for the four usual ones. For metrics of errors, every unknown row is one.
+            decorated with `ud.metric`; None for the four usual ones. For metrics of errors, such as `aurc`, every
+            unknown row is one; `accuracy` is that of the known rows alone.
         intervals: number of bootstrap samples, such as 1000 and at least 100, for 95 % intervals; 0 for none. Rows are
             drawn within splits, the same ones for every detector and every call.
         against: a detector with which each one of the same scores is compared: there are then also columns such as
@@ -83,6 +84,8 @@ def evaluate(
     require_samples(intervals)
     columns = {name: column for column, name in USUAL.items()}
     chosen = {columns.get(of.name, of.name): of for of in find_metrics([*USUAL] if metrics is None else metrics)}
+    if not chosen:
+        raise EvaluationError("No metric is named. Name some, or leave metrics= out for the usual ones.")
     opened = load(release)
     runs, configs = join_runs(scores, opened, splits)
     for sentence in unequal_sets(runs):
@@ -142,7 +145,9 @@ def lines_of(
             return values
         drawn = counts(len(known), name=f"known of {config}"), counts(len(unknown), name=f"{config}/{split}/{role}")
         errors = known["wrong"].to_numpy() if "wrong" in known else None
-        samples = resampled(known["score"].to_numpy(), unknown["score"].to_numpy(), errors, drawn, metrics)
+        labelled = None if known["label"].ge(0).all() else known["label"].ge(0).to_numpy()
+        scores = known["score"].to_numpy(), unknown["score"].to_numpy()
+        samples = resampled(*scores, errors, drawn, metrics, labelled)
         return np.append(values, [samples[name] for name in metrics], axis=1)
 
     sides = [*_sides(run)]

@@ -88,7 +88,7 @@ def load_python(spec: str, kind: str) -> tuple[Any, str, Path, str]:
     exec(code, module.__dict__)
     if not hasattr(module, name):
         known = [attribute for attribute in vars(module) if not attribute.startswith("_")]
-        raise unknown_name(f"name in {path}", name, known or ["none: the file defines nothing"])
+        raise unknown_name(f"name in {path}", name, known)
     return getattr(module, name), name, path, digest
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.metrics.ranking import Ranking, Takes, rank, rank_open_set
+from unknown_detection.evaluation.metrics.ranking import NOTHING, Ranking, Takes, rank, rank_open_set
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS, in_fit_half
 from unknown_detection.evaluation.scoring.scores import IN_MEMORY, read_scores, summarize_ids
 
@@ -123,7 +123,8 @@ def against(known: pd.DataFrame, *unknown: pd.DataFrame) -> Ranking:
 def rankings(known: pd.DataFrame, *unknown: pd.DataFrame, takes: Collection[Takes]) -> dict[Takes, Ranking]:
     """Rank known rows against unknown ones, in one sort for all kinds of rankings that metrics take.
 
-    In the ranking by `errors` every unknown row counts as an error. This ranking and `open_set` need predictions.
+    In the ranking by `errors` every unknown row counts as an error; `misclassified` has none. All but `unknown` need
+    predictions.
     """
     if "wrong" not in known or {*takes} <= {"unknown"}:
         return {"unknown": against(known, *unknown)}
@@ -131,14 +132,16 @@ def rankings(known: pd.DataFrame, *unknown: pd.DataFrame, takes: Collection[Take
     errors = flags.copy()
     errors[: len(known)] = known["wrong"]
     of_unknown, of_errors, of_open_set = rank_open_set(scores, flags, errors)
-    return {"unknown": of_unknown, "errors": of_errors, "open_set": of_open_set}
+    ranked: dict[Takes, Ranking] = {"unknown": of_unknown, "errors": of_errors, "open_set": of_open_set}
+    return ranked | ({"misclassified": by_errors(known)} if "misclassified" in takes else {})
 
 
 def by_errors(rows: pd.DataFrame) -> Ranking:
-    """Rank correctly classified rows against misclassified ones."""
+    """Rank correctly classified rows against misclassified ones, among those with a label; perhaps there are none."""
     if "wrong" not in rows:
         raise EvaluationError("The scores have no predictions; add a column prediction to them.")
-    return rank(rows["score"].to_numpy(), rows["wrong"].to_numpy())[0]
+    labelled = rows[rows["label"] >= 0]  # FACETS has others among its known rows
+    return rank(labelled["score"].to_numpy(), labelled["wrong"].to_numpy())[0] if len(labelled) else NOTHING
 
 
 def left_out(frame: pd.DataFrame, kind: str) -> npt.NDArray[np.bool_] | None:

@@ -6,7 +6,6 @@ never verified is evaluated on what its manifest says, or refused.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import html
 import json
@@ -25,6 +24,7 @@ from builders.release.entries import ConfigEntry, Manifest, SplitEntry
 from builders.release.layout import shard_path
 from builders.release.manifest import MOST_BYTES, parse
 from builders.release.schema import ROLES
+from builders.release.split_names import splits_named
 from builders.storage.files import read_regular
 from unknown_detection.evaluation.duplicates import PAIRS, paired_ids
 from unknown_detection.evaluation.errors import (
@@ -38,7 +38,6 @@ from unknown_detection.evaluation.errors import (
 from unknown_detection.evaluation.files import VERIFY, read_listed
 from unknown_detection.evaluation.images import SplitImages
 from unknown_detection.terminal.progress import log
-from unknown_detection.words import NAMED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -275,31 +274,19 @@ def choose_splits(
         raise EvaluationError(f"{where} has no split that is complete. Build or extract one.")
     if requested is None:
         return pairs
+    if isinstance(requested, tuple) and requested in pairs:
+        return [requested]
     choices = list(requested) if isinstance(requested, Iterable) and not isinstance(requested, str) else [requested]
     for choice in choices:
         if not isinstance(choice, str | tuple | list):
             raise TypeError(f"A split is CONFIG or CONFIG/SPLIT, such as {'/'.join(pairs[0])}, not {a_kind(choice)}.")
     texts = [choice if isinstance(choice, str) else "/".join(choice) for choice in choices]
-    names = [name.strip() for text in texts for name in text.split(",")]
-    if not any(names):
+    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    if not names:
         raise EvaluationError(f"No split is named; give CONFIG or CONFIG/SPLIT, such as {'/'.join(pairs[0])}.")
-    selected: list[Key] = []
-    for name in filter(None, names):
-        config, slash, split = name.partition("/")
-        if not slash and config not in available:
-            near = difflib.get_close_matches(name, [*available, *dict.fromkeys(split for _, split in pairs)], n=1)
-            owners = ["/".join(pair) for pair in pairs if pair[1] in near]
-            if owners and (near != [name] or len(owners) > 1):
-                is_not = "a split of several configs of" if near == [name] else "neither a config nor a split of"
-                raise EvaluationError(
-                    f"{name!r} is {is_not} {where} (did you mean {' or '.join(owners[:NAMED])}?). Give CONFIG or "
-                    "CONFIG/SPLIT."
-                )
-            config, slash, split = (owners or [name])[0].partition("/")
-        require_known(f"config of {where}", [config], available)
-        require_known(f"split of {config} in {where}", [split] if slash else [], available[config])
-        selected += [pair for pair in pairs if pair[0] == config and split in ("", pair[1])]
-    return list(dict.fromkeys(selected))
+    with evaluation_errors():
+        keys = dict.fromkeys(key for name in names for key in splits_named(name, [*map("/".join, pairs)], where))
+    return [(config, split) for config, _, split in (key.partition("/") for key in keys)]
 
 
 def _are_rows(rows: pa.Table) -> bool:

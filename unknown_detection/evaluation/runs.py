@@ -123,6 +123,11 @@ def join_runs(
             if configs not in indexes:
                 indexes[configs] = release.index(configs)
             index, table = _chosen(indexes[configs], table, scored, None if stated or not keys else release)
+            if not len(table):
+                raise EvaluationError(
+                    f"{where} has no scores of {first_few(['/'.join(key) for key in scored])}. Score them, or name "
+                    "other splits with splits=."
+                )
             labels = {config: release.label_names(config) for config in configs}
             fitted_on = ids_fitted_on(release, stated.fit_half) if stated else None
             rows = frame.join(index, table, labels, where=where, fitted_on=fitted_on)

@@ -65,6 +65,9 @@ class PGD:
             loss = torch.nn.functional.cross_entropy(network.fast(attacked), labels, reduction="sum")
             (gradient,) = torch.autograd.grad(loss, attacked)
             with torch.no_grad():
+                # NaN has the sign 0, which would leave the image where it is: no attack, and no word of it.
+                lost = gradient.flatten(1).isnan().any(dim=1).reshape(-1, 1, 1, 1)
+                attacked = attacked.masked_fill(lost, torch.nan)
                 moved = gradient.sign_().mul_(self.step_size).add_(attacked).sub_(images)
                 attacked = moved.clamp_(-self.epsilon, self.epsilon).add_(images).clamp_(0, 1)
         yield "", attacked.detach()

@@ -57,8 +57,15 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
     check_installed({attack.name: adversarial(AttackSettings(RESNET50, attack)) for attack in attacks})
     device, check = chosen_device(values["device"]), not values["no-accuracy-check"]
     attack_generators = {}
+    named: dict[str, str] = {}
     for name, file in zip(models, files, strict=True):
         model = model_named(name)
+        if (other := named.get(model.split_name)) is not None:
+            raise BuildError(
+                f"--model {other} and --model {name} make splits of the same names (..._{model.split_name}). Build "
+                "one of them here, and the other into another --out."
+            )
+        named[model.split_name] = name
         weights = Weights.of(model.name, Path(file), "Weights are never downloaded: give the file with --weights.")
         if check and not model.accuracy:
             raise BuildError(
@@ -66,7 +73,8 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
             )
         for attack in attacks:
             settings = AttackSettings(model, attack, device, values["attack-batch"], check)
-            packages = [package.partition("==")[0] for package in attack.packages]
+            # Pillow decodes and prepares the originals, and whoever opens the residuals has to get the same pixels.
+            packages = [*(package.partition("==")[0] for package in attack.packages), "pillow"]
             versions = {package: importlib.metadata.version(package) for package in packages}
             attack_generators[f"{attack.name}_{model.split_name}"] = adversarial(
                 settings, weights=(weights,), versions=versions

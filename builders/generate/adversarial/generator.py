@@ -18,7 +18,7 @@ import numpy.typing as npt
 from builders.errors import BuildError
 from builders.generate.adversarial.attacks import PGD, AutoAttack
 from builders.generate.adversarial.network import AttackedModel, Network, Predictions, load_network
-from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
+from builders.generate.contract import NOT_FINITE, Generate, Generated, Generator, SourceImage, Weights
 from builders.generate.flags import resources_on, set_up_device
 from builders.generate.sealed import prepare_original
 from builders.release.images import TooNarrowError
@@ -173,6 +173,7 @@ class Attacker:
         """Keep each image's best result: the misclassification with the highest confidence.
 
         Of results that are all classified right, keep the one with the lowest probability of the image's class.
+        Results without finite pixels or probabilities are none, nor are those of an original without them.
         """
         import torch
 
@@ -180,10 +181,11 @@ class Attacker:
         pixels, classes = network.pixels(originals), torch.from_numpy(labels).to(network.device)
         best, best_scores = dict[int, Generated](), np.full(len(labels), -np.inf)
         for part, attacked in attack.candidates(network, pixels, classes, [image.seed for image in images]):
-            stored = stored_pixels(attacked, originals, self.settings.levels)
+            finite = attacked.isfinite().flatten(1).all(dim=1).cpu().numpy() & np.isfinite(before.confidences)
+            stored = stored_pixels(attacked.nan_to_num(0, 0, 0), originals, self.settings.levels)
             judged = network.judge(stored, labels)
             scores = np.where(judged.predictions != labels, judged.confidences, -judged.own)
-            scores = np.nan_to_num(scores, nan=-1.0)  # of a model that gives no numbers
+            scores[~(finite & np.isfinite(judged.confidences))] = -np.inf
             for row in np.flatnonzero(scores > best_scores).tolist():
                 before_class, after_class = int(before.predictions[row]), int(judged.predictions[row])
                 values: dict[str, Value] = {
@@ -201,7 +203,7 @@ class Attacker:
                 }
                 best[row] = Generated(stored[row], values)
             best_scores = np.maximum(best_scores, scores)
-        return [best[row] for row in range(len(labels))]
+        return [best.get(row, Generated(None, reason=NOT_FINITE)) for row in range(len(labels))]
 
 
 def stored_pixels(attacked: Any, originals: Pixels, levels: int) -> Pixels:

@@ -63,9 +63,14 @@ def centre_crop(image: Image.Image, side: int) -> Image.Image:
     return image.crop((left, top, left + side, top + side))
 
 
+def resized(image: Image.Image, size: tuple[int, int], filter_: Image.Resampling) -> Image.Image:
+    """Resize the columns of an RGB image and then its rows, so that every version of Pillow gives the same pixels."""
+    return image.resize((size[0], image.height), filter_).resize(size, filter_)
+
+
 def _resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     rgb = image if image.mode == "RGB" else image.convert("RGB")
-    return rgb.resize((size[0], rgb.height), Image.Resampling.BILINEAR).resize(size, Image.Resampling.BILINEAR)
+    return resized(rgb, size, Image.Resampling.BILINEAR)
 
 
 def _fixed(image: SourceImage) -> Generated:

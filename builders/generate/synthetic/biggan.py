@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.generate.contract import Generate, Generated, Generator, SourceImage, check_installed
+from builders.generate.contract import NOT_FINITE, Generate, Generated, Generator, SourceImage, check_installed
 from builders.generate.flags import SEED, memory_errors_as_build_errors, set_up_device, with_files
 from builders.generate.torch_files import read_state_dict, require_tensors
 from builders.sources.datasets.imagenet import class_indices
@@ -81,9 +81,13 @@ def _generate(network: BigGANNetwork, images: Sequence[SourceImage]) -> list[Gen
     device = network.embeddings.weight.device
     classes = torch.tensor([class_indices()[image.class_id] for image in images], device=device)
     with torch.inference_mode(), memory_errors_as_build_errors():
-        outputs = network(torch.from_numpy(noise).to(device), classes)
-    pixels = as_pixels(outputs.cpu().numpy())
-    return [Generated(image, {SEED.name: seed}) for image, seed in zip(pixels, seeds, strict=True)]
+        outputs = network(torch.from_numpy(noise).to(device), classes).cpu().numpy()
+    return [
+        Generated(as_pixels(output[None])[0], {SEED.name: seed})
+        if np.isfinite(output).all()
+        else Generated(None, reason=NOT_FINITE)
+        for output, seed in zip(outputs, seeds, strict=True)
+    ]
 
 
 BIGGAN = Generator(

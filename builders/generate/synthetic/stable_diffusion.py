@@ -14,7 +14,8 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from builders.errors import BuildError, one_line
-from builders.generate.contract import Generate, Generated, Generator, SourceImage, check_installed
+from builders.generate.contract import NOT_FINITE, Generate, Generated, Generator, SourceImage, check_installed
 from builders.generate.flags import SEED, memory_errors_as_build_errors, set_up_device, with_files
 from builders.generate.torch_files import refuse_problems
 from builders.release.schema import Column
@@ -106,8 +107,9 @@ def prompt_of(image: SourceImage) -> str:
 def _start(generator: Generator) -> Generate:
     device = set_up_device(generator)
     folder = generator.weights[0].path.parent  # of model_index.json
+    names = [weights.name.partition("/")[2] for weights in generator.weights]
     with memory_errors_as_build_errors():
-        pipeline = load_pipeline(folder).to(device)
+        pipeline = load_pipeline(folder, names).to(device)
     pipeline.set_progress_bar_config(disable=True)
     return functools.partial(_generate, pipeline, generator)
 
@@ -131,7 +133,7 @@ def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]
     return [
         Generated(np.ascontiguousarray(np.rint(255 * pixels), np.uint8), {PROMPT.name: prompt, SEED.name: seed})
         if np.isfinite(pixels).all()
-        else Generated(None, reason="the pipeline gave numbers that are not finite")
+        else Generated(None, reason=NOT_FINITE)
         for pixels, prompt, seed in zip(outputs, prompts, seeds, strict=True)
     ]
 
@@ -164,7 +166,7 @@ def with_weights(location: str, device: str) -> Generator:
     check_installed({STABLE_DIFFUSION.name: STABLE_DIFFUSION})
     folder = _folder_of(location)
     _require_settings(folder / _INDEX, {"_class_name": "StableDiffusionPipeline"})
-    present = {name for name in _FILES if (folder / name).is_file()}
+    present = present_files(folder)
     vocabulary = _TOKENIZER[:1] if _TOKENIZER[0] in present else _TOKENIZER[1:3]
     for name in (*_MODEL_FILES, _SCHEDULER, *vocabulary):
         if name not in present:
@@ -178,6 +180,11 @@ def with_weights(location: str, device: str) -> Generator:
     declared = replace(STABLE_DIFFUSION, size=(side, side), parameters={**STABLE_DIFFUSION.parameters, "side": side})
     files = {f"stable-diffusion-2/{name}": folder / name for name in sorted(present)}
     return with_files(declared, files, device=device, advice=ADVICE)
+
+
+def present_files(folder: Path) -> set[str]:
+    """Return the names of a pipeline's files that a folder has."""
+    return {name for name in _FILES if (folder / name).is_file()}
 
 
 def _folder_of(location: str) -> Path:
@@ -200,8 +207,22 @@ def _folder_of(location: str) -> Path:
         ) from error
 
 
-def load_pipeline(folder: Path) -> Any:
-    """Load a pipeline in float32 onto the CPU, without a safety checker, and check that its parts are complete."""
+def load_pipeline(folder: Path, names: Collection[str]) -> Any:
+    """Load a pipeline in float32 onto the CPU, without a safety checker, and check that its parts are complete.
+
+    Of its folder nothing is read but the files of some names. The libraries take others first where they find them,
+    such as shards by `diffusion_pytorch_model.safetensors.index.json`.
+    """
+    with tempfile.TemporaryDirectory() as linked:
+        for name in names:
+            link = Path(linked, name)
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(folder / name)
+        return _load_pipeline(Path(linked), folder)
+
+
+def _load_pipeline(linked: Path, folder: Path) -> Any:
+    """Load the pipeline of a folder by links to its files; errors name the folder."""
     import diffusers
     import torch
     import transformers
@@ -213,22 +234,27 @@ def load_pipeline(folder: Path) -> Any:
         library.utils.logging.set_verbosity_error()
     parts: dict[str, Any] = {}
     errors = (OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, SafetensorError)
+
+    def cannot_load(part: str, error: Exception) -> BuildError:
+        reason = one_line(str(error).replace(str(linked), str(folder)))
+        return BuildError(f"Cannot load {folder / part} ({reason}). {ADVICE}")
+
     for part, (name, file) in _MODELS.items():
         library = transformers if part == "text_encoder" else diffusers
         dtype = {"dtype" if library is transformers else "torch_dtype": torch.float32}
         given = {"use_safetensors": True, "local_files_only": True, "output_loading_info": True, **dtype}
         try:
-            parts[part], report = getattr(library, name).from_pretrained(str(folder / part), **given)
+            parts[part], report = getattr(library, name).from_pretrained(str(linked / part), **given)
         except errors as error:
-            raise BuildError(f"Cannot load {folder / part} as a {name} ({one_line(error)}). {ADVICE}") from error
+            raise cannot_load(part, error) from error
         kinds = {"missing_keys": "missing", "unexpected_keys": "unknown", "mismatched_keys": "of another shape"}
         problems = {problem: sorted(map(str, report.get(key) or ())) for key, problem in kinds.items()}
         refuse_problems(folder / part / file, "tensors that config.json beside it asks for", problems, ADVICE)
     for part, kind in (("tokenizer", transformers.CLIPTokenizer), ("scheduler", diffusers.DDIMScheduler)):
         try:
-            parts[part] = kind.from_pretrained(str(folder / part), local_files_only=True)
+            parts[part] = kind.from_pretrained(str(linked / part), local_files_only=True)
         except errors as error:
-            raise BuildError(f"Cannot load {folder / part} ({one_line(error)}). {ADVICE}") from error
+            raise cannot_load(part, error) from error
     words, known = len(parts["tokenizer"]), parts["text_encoder"].config.vocab_size
     if words != known:
         raise BuildError(f"{folder / 'tokenizer'} has {words:,} words, and the text encoder knows {known:,}. {ADVICE}")

@@ -88,9 +88,15 @@ def _folders(home: Home) -> Tree | None:
     """List the folders of classes that have listed images, or those of severities without folders of classes."""
     folders: list[str] = []
     above = [group for group in ("", *_GROUPS) if not group or (home.folder / group).is_dir()]
+    corruptions = {kind.partition("/")[0] for kind in _needed()}
+    places = {
+        corruption: [
+            place for group in above if (home.folder / (place := f"{group}/{corruption}".lstrip("/"))).is_dir()
+        ]
+        for corruption in corruptions
+    }
     for kind, wnids in _needed().items():
-        corruption = kind.partition("/")[0]
-        for place in (f"{group}/{corruption}" if group else corruption for group in above):
+        for place in places[kind.partition("/")[0]]:
             inner = f"{place}/{kind[-1]}"
             if (home.folder / inner).is_dir():
                 children = set(child_names(home.folder / inner))

@@ -32,9 +32,14 @@ def child_names(folder: Path) -> list[str]:
         return names_in(folder)
 
 
+_OF_SYSTEMS = frozenset({"__MACOSX", "@eaDir", "#recycle", "@Recycle", "$RECYCLE.BIN", "System Volume Information"})
+"""Folders that macOS adds to archives, Synology's drives to each folder (with smaller copies of its pictures), and
+drives of Synology, QNAP and Windows to a disk (with what was deleted)."""
+
+
 def is_hidden(name: str) -> bool:
-    """Whether desktops hide a name: it begins with a dot, or is the folder that macOS adds to archives."""
-    return name.startswith(".") or name == "__MACOSX"
+    """Whether desktops hide a name: it begins with a dot, or is a folder that systems add and nobody made."""
+    return name.startswith(".") or name in _OF_SYSTEMS
 
 
 @contextlib.contextmanager

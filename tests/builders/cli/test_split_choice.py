@@ -17,6 +17,7 @@ KEYS = ("cifar/test", "cifar/near_ood", "cifar-train/train")
         ((), KEYS),
         (("cifar",), KEYS[:2]),
         (("cifar/near_ood",), KEYS[1:2]),
+        (("near_ood,cifar-train",), KEYS[1:]),
         (("cifar-train,cifar/test",), (KEYS[0], KEYS[2])),
         (("cifar-train", " cifar/test "), (KEYS[0], KEYS[2])),
         (("cifar/test,cifar/test,cifar",), KEYS[:2]),
@@ -31,7 +32,8 @@ def test_a_config_stands_for_its_splits_and_the_order_is_the_release_s(wanted, e
     [
         (("cifar/tset",), "R has no config or split cifar/tset (did you mean cifar/test?)."),
         (("cifar-train/test",), "no config or split cifar-train/test"),
-        (("zzz",), "Give configs (cifar, cifar-train) or splits such as cifar/test with --splits."),
+        (("near_od",), "(did you mean cifar/near_ood?)"),
+        (("zzz",), "Give configs (cifar, cifar-train) or splits such as cifar/test."),
         (("\x1b[2J",), "no config or split \\x1b[2J"),
         (("",), "--splits '' has an empty name"),
         (("cifar,",), "--splits 'cifar,' has an empty name"),

@@ -18,6 +18,7 @@ from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
 from tests.builders.conftest import files_of
 from tests.killing import watched_at_renames
+from tests.sentences import assert_sentence
 
 ROWS = 3 * 12 + 8
 
@@ -80,6 +81,23 @@ def test_a_build_decodes_each_image_once_to_compare_it(folders, decoded, tmp_pat
     assert before.items() <= files_of(tmp_path / "out").items()
 
 
+@pytest.mark.parametrize("flags", [(), ("--splits=folder/near_ood", "--check=decode")])
+def test_room_for_what_the_check_keeps_is_asked_for_before_it_begins(folders, decoded, tmp_path, capsys, flags):
+    """By hand: 32 x 32 pixels of three bytes, two digests, a row and a checksum; what is kept is there."""
+    out, free = tmp_path / "out", lambda left: lambda _: shutil._ntuple_diskusage(10**9, 10**9 - left, left)
+    needed = ROWS * (32 * 32 * 3 + 32 + 32 + 8 + 4)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", free(needed - 1))
+        assert folder_benchmark.main(arguments(folders, out, *flags)) == 2
+        assert_sentence(capsys.readouterr().err, f"keeps of 44 images takes {needed:,} bytes", "--out")
+        assert not out.exists()
+        assert not decoded
+    build(folders, out, *flags)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", free(0))
+        build(folders, out, *flags)
+
+
 @pytest.mark.parametrize(
     ("ending", "flags"), [("png", ()), ("png", ("--check=decode",)), ("jpg", ("--check=decode",))]
 )
@@ -107,6 +125,29 @@ def test_what_the_check_decodes_the_shards_do_not(folders, decoded, tmp_path, en
     assert folder_benchmark.main(arguments(copy, tmp_path / "out", *flags)) == 2
     assert len(decoded) == 1
     (copy / f"near/40.{ending}").write_bytes(whole)
+
+
+def test_more_workers_than_the_check_has_threads_give_the_release_of_one(folders, tmp_path, capsys):
+    """The check decodes with one, and nine decode what they write: the same refusal, remark and bytes."""
+    copy = tmp_path / "copy"
+    shutil.copytree(folders, copy)
+    Image.open(copy / "near/36.jpg").save(copy / "near/37.png")
+    odd = b"Exif\0\0II*\0\x08\0\0\0\x09\0"  # nine tags that are not there, on which Pillow remarks
+    for path in (copy / "known/b/15.jpg", copy / "near/39.jpg"):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:2] + b"\xff\xe1" + (len(odd) + 2).to_bytes(2, "big") + odd + whole[2:])
+    (copy / "known/a/1.jpg").write_bytes((copy / "known/a/1.jpg").read_bytes()[:1000])
+    told = {}
+    for workers in (1, 9):
+        out = tmp_path / str(workers)
+        flags = [flag for flag in arguments(copy, out) if flag not in ("--workers=1", "--quiet")]
+        codes = [folder_benchmark.main([*flags, f"--workers={workers}", *more]) for more in ([], ["--allow-partial"])]
+        assert codes == [2, 0]
+        said = capsys.readouterr().err.splitlines()
+        told[workers] = [line.replace(str(out), "OUT") for line in said if "planned" not in line], files_of(out)
+    assert told[1] == told[9]
+    assert "Pillow warns of 2 images, such as" in "".join(told[1][0])
+    assert "1 image cannot be used" in "".join(told[1][0])
 
 
 @pytest.mark.parametrize("flags", [(), ("--limit-per-class=100",)])

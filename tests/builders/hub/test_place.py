@@ -31,6 +31,7 @@ def test_a_place_is_read_and_written(text, place):
         "hf://datasets/imagenet-1k",
         "hf://models/org/name",
         "hf://datasets/org/na--me",
+        *(f"hf://datasets/{name}" for name in ("org/name.git", "org/name-", "org./name", f"org/{'a' * 97}")),
         "hf://datasets/org/name/../x",
         "hf://datasets/org/name/..",
         "hf://datasets/org/name/a//b",

@@ -60,10 +60,13 @@ TRANSIENT = {
     "no metadata": caused(FileNotFoundError("cannot find the file"), httpx.ConnectError("refused")),
     "damage": ChecksumError("other bytes of a than the Hub lists"),
     "Xet": ConnectionError("reset"),
+    "an answer to Xet": ConnectionError("Server error: HTTP status server error (503 Service Unavailable), domain: x"),
+    "another commit": answered(409, message="Another commit operation is in progress for this repository."),
 }
 FINAL = {
     **{str(status): answered(status) for status in (400, 401, 403, 404, 409, 412, 413)},
     "an upload": caused(RuntimeError("Error while uploading 'a' to the Hub."), answered(403)),
+    "a refusal of Xet": ConnectionError("Network error: HTTP status client error (403 Forbidden), domain: x"),
     "offline": OfflineModeIsEnabled("offline"),
     "no token": LocalTokenNotFoundError("no token"),
     "disk": OSError(28, "No space left on device"),

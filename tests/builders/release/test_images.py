@@ -8,7 +8,7 @@ import numpy as np
 import PIL.Image
 import pyarrow as pa
 import pytest
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, features
 from PIL.TiffImagePlugin import IFDRational
 
 from builders.demo.images import ENCODERS, encode_image
@@ -258,29 +258,85 @@ def test_all_metadata_of_many_blocks_is_removed_at_once():
 
 
 _WITHOUT_ROOM = """
-import resource, sys
+import os, resource, sys
 from pathlib import Path
 from builders.release import images
 from unknown_detection.terminal.shortages import shortage
 
-data = Path(sys.argv[1]).read_bytes()
-images.decode(data).close()
-used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
-try:
-    images.check_image(data, decode=True)
-except images.UnreadableImageError as error:
-    print("damaged:", error)
-except Exception as error:
-    print(shortage(type(error)(str(error))))  # as it comes from a worker, without what it was raised from
+def told(data, room):
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (room << 20), resource.RLIM_INFINITY))
+    try:
+        images.pixel_sha256(images.checked(data, decode=True)[0])
+        return "whole"
+    except images.UnreadableImageError as error:
+        return f"damaged: {error}"
+    except Exception as error:
+        return shortage(type(error)(str(error)))  # as it comes from a worker, without what it was raised from
+
+for path in sys.argv[2:]:
+    data = Path(path).read_bytes()
+    for room in map(int, sys.argv[1].split(",")):
+        if not os.fork():
+            print(Path(path).name, room, told(data, room), flush=True)
+            os._exit(0)
+        os.wait()
 """
 
 
+def told_without_room(paths, rooms):
+    """What decoding each file came to with some room, in MiB, by file and room."""
+    command = [sys.executable, "-c", _WITHOUT_ROOM, ",".join(map(str, rooms)), *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    lines = [line.split(" ", 2) for line in done.stdout.splitlines()]
+    assert len(lines) == len(paths) * len(rooms), done
+    return {(name, int(room)): told for name, room, told in lines}
+
+
+_SAVED = {
+    "plain.jpg": {},
+    "turned.jpg": {"exif": exif_of(Orientation=6)},
+    "progressive.jpg": {"progressive": True},
+    "plain.png": {},
+    "lossy.webp": {"method": 0},
+    "packed.tif": {"compression": "tiff_lzw"},
+    **({"of2000.jp2": {}} if features.check("jpg_2000") else {}),
+}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
-@pytest.mark.parametrize("options", [{}, {"exif": exif_of(Orientation=1)}], ids=["plain", "with-exif"])
-def test_a_jpeg_for_which_memory_lacks_is_not_called_damaged(tmp_path, options):
-    """Whoever believes it removes a good image; 4000 x 4000 pixels take 48 MB, and 8 are there."""
-    Image.new("RGB", (4000, 4000)).save(tmp_path / "image.jpg", **options)
-    command = [sys.executable, "-c", _WITHOUT_ROOM, str(tmp_path / "image.jpg")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.stdout.startswith("The memory does not suffice (unable to allocate an image of 4,000 x"), done
+def test_an_image_for_which_memory_lacks_is_not_called_damaged(tmp_path):
+    """Whoever believes it removes a good image. 4000 x 4000 pixels take 48 MB and up to 288; decoders that lack some
+    of it know no such format, find a broken stream, or make no object."""
+    for name, options in _SAVED.items():
+        Image.new("RGB", (4000, 4000), "red").save(tmp_path / name, **options)
+    rooms = (0, 50, 150, 2000)
+    told = told_without_room([tmp_path / name for name in _SAVED], rooms)
+    assert not {place: words for place, words in told.items() if words.startswith("damaged")}
+    for name in _SAVED:
+        assert told[name, 0].startswith("The memory does not suffice"), name
+        assert told[name, 2000] == "whole"
+
+
+def tiled_tiff(side, tile):
+    """An LZW-packed TIFF of a grey image in one tile far larger than it (TIFF 6.0, page 66)."""
+    data = bytes([0x80, 0x00, 0x20, 0x20])  # 9-bit codes: clear, 0, 257 for the end
+    tags = [(256, 4, side), (257, 4, side), (258, 3, 8), (259, 3, 5), (262, 3, 1), (277, 3, 1)]
+    tags += [(322, 4, tile), (323, 4, tile), (324, 4, 8), (325, 4, len(data))]
+    entries = b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in tags)
+    header = struct.pack("<2sHI", b"II", 42, 8 + len(data))
+    return header + data + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+def test_a_damaged_image_is_not_called_a_lack_of_memory(tmp_path):
+    """Cut ones, and one of 64 x 64 pixels that asks for a tile of 900 million where 600 MiB are."""
+    Image.new("RGB", (1000, 1000), "red").save(tmp_path / "a.webp")
+    Image.new("RGB", (1000, 1000), "red").save(tmp_path / "a.png")
+    for path in (tmp_path / "a.webp", tmp_path / "a.png"):
+        path.write_bytes(path.read_bytes()[:-40])
+    (tmp_path / "a.tif").write_bytes(tiled_tiff(64, 30_000))
+    told = told_without_room(sorted(tmp_path.iterdir()), [600])
+    assert {name: words.partition(":")[0] for (name, _), words in told.items()} == dict.fromkeys(
+        ["a.png", "a.tif", "a.webp"], "damaged"
+    ), told

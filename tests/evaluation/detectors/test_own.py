@@ -1,5 +1,6 @@
 """Detectors of the user's own: the example's by hand, in the command and in Python, and what is refused."""
 
+import ast
 import dataclasses
 import hashlib
 import re
@@ -158,16 +159,27 @@ def test_a_fit_of_one_argument_gets_the_training_rows_and_the_head_and_need_not_
         def score(self, features):
             return np.full(len(features), self.value)
 
+    class Optional(Twice):
+        name = "optional"
+
+        def fit(self, features, **options):
+            self.times = len(options)
+
     class Nothing(Twice):
         name, fits_on = "nothing", "none"
 
         def fit(self, features):
             self.times = len(features) + features.head.bias.mean()
 
-    table = ud.score(folder, [Silent, Plain(), Nothing], search=False)
+    table = ud.score(folder, [Silent, Plain(), Nothing, Optional], search=False)
     scores = dict(zip(table["detector"], table["score"], strict=True))
     bias = float(toy_head().bias.mean())
-    expected = {"twice": TRAIN.penultimate.mean() + bias, "Plain": TRAIN.penultimate.mean() + bias, "nothing": bias}
+    expected = {
+        "twice": TRAIN.penultimate.mean() + bias,
+        "Plain": TRAIN.penultimate.mean() + bias,
+        "nothing": bias,
+        "optional": 0,
+    }
     assert scores == pytest.approx(expected)
 
 
@@ -300,7 +312,7 @@ def test_what_is_no_column_of_scores_is_refused(value):
 
 
 def test_methods_that_cannot_be_used_are_refused():
-    for name in ("a,b", "all", "a b", "../x", "a.b", "-a"):
+    for name in ("a,b", "all", "a b", "../x", "a.b", "-a", 3, ["a"]):
         with stops(EvaluationError):
             Checked(type("Named", (Twice,), {"name": name}))
     with pytest.raises(OwnError, match=r"abstract class Bare .*score"):
@@ -314,6 +326,47 @@ def test_methods_that_cannot_be_used_are_refused():
 
     with pytest.raises(OwnError, match=r"needs raised TypeError: .* missing 1 required .* 'times'"):
         Checked(Needs)
+
+
+def test_a_detector_that_ends_the_process_leaves_the_others(folder):
+    """As a script's `sys.exit`, which ended a run of several models without a word."""
+
+    def leaves(features):
+        raise SystemExit(5)
+
+    with pytest.warns(UserWarning, match=r"leaves \(raised SystemExit: 5"):
+        scores = ud.score(folder, ["msp", leaves], search=False, quiet=True)
+    assert {*scores["detector"]} == {"msp"}
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "search=3",
+        "requires='torch'",
+        "base_methods=None",
+        "reads=3",
+        "fits_on=None",
+        "chosen_by=3",
+        "search={'times': 3.0}",
+    ],
+)
+def test_what_a_detector_declares_of_another_kind_is_named(declared):
+    """Most of these were a TypeError or an AttributeError; five modules `t`, `o`, `r`, `c`, `h` were not installed."""
+    name, _, value = declared.partition("=")
+    with stops(EvaluationError, name, "mine"):
+        Checked(type("Mine", (Twice,), {"name": "mine", name: ast.literal_eval(value)}))
+
+
+def test_a_class_has_the_name_of_its_instances():
+    class Named:
+        def __init__(self):
+            self.name = "by_its_init"
+
+        def score(self, features):
+            return features.logits[:, 0]
+
+    assert [Checked(own).name for own in (Named, Named())] == ["by_its_init"] * 2
 
 
 def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):

@@ -184,14 +184,13 @@ def test_ids_are_not_what_prompts_say(tmp_path):
 
 
 def test_the_commands_run_it_from_a_file(release, names, tmp_path, capsys):
-    """`score` knows the prompts from the features, and runs the same model again for gl_mcm."""
+    """`score` knows prompts and names of classes from the features, and runs the same model again for gl_mcm."""
     model = ["--release", str(release), "--model", f"{small_clips.__file__}:tiny"]
     common = [*model, "--device", "cpu", "--workers", "0", "--quiet"]
     texts = ["--classes", str(names), "--prompt", "the {}"]
     ran = ["run", *common, *texts, "--splits", CONFIG, "--detectors", "mcm,gl_mcm", "--no-plots"]
     assert main([*ran, "--out", str(tmp_path / "run")]) == 0
     scored = ["score", *common, "--features", str(tmp_path / "run" / "features"), "--detectors", "mcm,gl_mcm"]
-    scored += texts[:2]
     assert main([*scored, "--out", str(tmp_path / "again.parquet")]) == 0
     assert "gl_mcm" in capsys.readouterr().out
     first, again = (read_scores(tmp_path / name)[0] for name in ("run/scores.parquet", "again.parquet"))

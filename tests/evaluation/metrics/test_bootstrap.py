@@ -7,16 +7,17 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from unknown_detection.evaluation.metrics.bootstrap import resampled, row_counts
 from unknown_detection.evaluation.metrics.metrics import METRICS, aurc, oscr
 
-NAMES = ("auroc", "fpr_at_95_tpr_known_positive", "aupr_in_average_precision", "aurc", "oscr")
+NAMES = ("auroc", "fpr_at_95_tpr_known_positive", "aupr_in_average_precision", "aurc", "oscr", "accuracy")
 
 
 @pytest.mark.parametrize("digits", [1, 8], ids=["tied", "apart"])
 def test_samples_are_the_metrics_of_the_rows_that_were_drawn(digits):
     numbers = np.random.default_rng(0)
     known, unknown = numbers.normal(size=90).round(digits), (numbers.normal(size=60) + 1).round(digits)
-    errors = numbers.random(90) < 0.2
+    labelled = numbers.random(90) < 0.8
+    errors = (numbers.random(90) < 0.2) | ~labelled
     counts = row_counts(90, 20, "known"), row_counts(60, 20, "unknown")
-    values = resampled(known, unknown, errors, counts, {name: METRICS[name] for name in NAMES})
+    values = resampled(known, unknown, errors, counts, {name: METRICS[name] for name in NAMES}, labelled)
     for sample, (of_known, of_unknown) in enumerate(zip(*counts, strict=True)):
         scores = np.concatenate([np.repeat(known, of_known), np.repeat(unknown, of_unknown)])
         truth = np.repeat([0, 1], [90, 60])
@@ -28,6 +29,7 @@ def test_samples_are_the_metrics_of_the_rows_that_were_drawn(digits):
             "aupr_in_average_precision": average_precision_score(1 - truth, -scores),
             "aurc": aurc(scores, wrong),
             "oscr": oscr(scores, truth, wrong),
+            "accuracy": 1 - np.repeat(errors[labelled], of_known[labelled]).mean(),
         }
         assert {name: of[sample] for name, of in values.items()} == pytest.approx(expected, abs=1e-12)
 

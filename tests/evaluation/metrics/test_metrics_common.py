@@ -1,5 +1,7 @@
 """What holds for every metric: a new one joins by being one of METRICS, exceptions are named sets."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -148,6 +150,12 @@ def test_a_decorated_function_is_a_metric(monkeypatch):
         metric("AUROC", "higher", name="auroc")(clear)
     with stops(EvaluationError):
         metric("Other", "lowest")
+    for wrong in ({"takes": "wrong"}, {"positive": "no"}, {"factor": "100"}, {"title": None}, {"name": "a b"}):
+        with stops(EvaluationError):
+            metric(**{"title": "Other", "better": "lower", "name": "other"} | wrong)(clear)
+    with stops(EvaluationError):
+        metric("Other", "lower")(partial(clear))
+    assert not {"other", "a b"} & metrics.METRICS.keys()
 
 
 def test_metrics_are_found_by_name_column_or_function():

@@ -21,6 +21,13 @@ def test_a_file_gives_the_logit_of_each_class_in_the_order_of_the_release(tmp_pa
     assert read_classes(path, NAMES, 10) == (0, 7, 9)
 
 
+def test_a_dictionary_is_as_good_as_a_file():
+    assert read_classes({"dog": 7, "wolf": 3, "Cat": 0, "newt": "9"}, NAMES, 10) == (0, 7, 9)
+    for given in ({"cat": 0}, {"cat": 0, "dog": 0, "newt": 1}, {"cat": 0, "dog": 1.5, "newt": 2}, {"cat": True}):
+        with stops(EvaluationError, "classes="):
+            read_classes(given, NAMES, 10)
+
+
 def test_names_in_another_case_or_encoding(tmp_path):
     """As macOS writes an accented letter (NFD)."""
     path = write(tmp_path / "map.csv", "class,index\nDog,7\ncafe\u0301,3\nCat,0\n")

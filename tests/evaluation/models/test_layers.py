@@ -183,14 +183,28 @@ class Listed(nn.Module):
         return self.classifier(maps.mean((2, 3)))
 
 
+class Wrapped(nn.Sequential):
+    """A linear model whose logits a function changes."""
+
+    def __init__(self, change):
+        super().__init__(nn.Flatten(), nn.Linear(12, 3))
+        self.change = change
+
+    def forward(self, images):
+        """Logits."""
+        return self.change(super().forward(images))
+
+
 @pytest.mark.parametrize(
     ("model", "declared"),
     [
         (nn.Conv2d(3, 3, 1), None),
+        (Wrapped(lambda logits: logits[:1]), None),
+        (Wrapped(lambda logits: logits + 0j), None),
         (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"]),
         (Listed(), ["stem", "unused"]),
     ],
-    ids=["no logits", "no such block", "no block"],
+    ids=["no logits", "one image's", "complex", "no such block", "no block"],
 )
 def test_models_that_detectors_cannot_read(model, declared):
     with stops(EvaluationError, *(declared or [])):

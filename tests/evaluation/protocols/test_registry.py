@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import auc as area_under
 from sklearn.metrics import precision_recall_curve
@@ -14,10 +15,20 @@ from tests.evaluation.refusals import refusal
 from tests.sentences import assert_sentence, stops
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import METRICS, find_metrics
-from unknown_detection.evaluation.protocols import PROTOCOLS, Protocol, default_protocol, figures, register
+from unknown_detection.evaluation.protocols import (
+    PROTOCOLS,
+    Protocol,
+    Shown,
+    against,
+    default_protocol,
+    figures,
+    known_rows,
+    measure,
+    register,
+)
 from unknown_detection.evaluation.protocols import protocol as registry
 from unknown_detection.evaluation.protocols.chosen import protocol_of
-from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY
+from unknown_detection.evaluation.protocols.protocol import FIGURE_KEY, matching
 
 RANDOM = np.random.default_rng(11)
 WITH_PREDICTIONS = ("unknown_detection", "misclassification_detection", "ed", "open_set", "classification")
@@ -383,6 +394,77 @@ def test_a_protocol_is_replaced_by_one_that_the_same_code_makes(monkeypatch):
     assert registry.PROTOCOLS["mine"] is second
     with stops(EvaluationError):
         register(Protocol("mine", "another", "Ours", lambda rows: []))
+
+
+def own(judge=None, **changes):
+    """A protocol of one's own as a new user writes one, whose figures are changed by `judge`."""
+
+    def pooled(rows):
+        ranking = against(known_rows(rows), rows[~rows["known"] & (rows["role"] != "external")])
+        measured = measure(ranking, ["auroc"], setting="pooled", known="test", unknown="all")
+        return measured if judge is None else judge(measured)
+
+    return Protocol(**{"name": "own", "title": "Own", "paper": "Ours", "judge": pooled} | changes)
+
+
+JUDGED = {
+    "returned None": lambda of: None,
+    "returned [[{": lambda of: [of],
+    "returned 'auroc'": lambda of: "auroc",
+    "has no setting": lambda of: [{name: of[0][name] for name in of[0].keys() - {"setting"}}],
+    "has no n_known": lambda of: [{name: of[0][name] for name in of[0].keys() - {"n_known"}}],
+    "has 3 as unknown": lambda of: [of[0] | {"unknown": 3}],
+    "has '0.5' as value": lambda of: [of[0] | {"value": "0.5"}],
+    "'auc' is not a metric": lambda of: [of[0] | {"metric": "auc"}],
+    "several figures of cifar, pooled, test, all, auroc": lambda of: of * 2,
+}
+"""What a judge of one's own returns, by what is said of it; nearly all were a traceback."""
+
+DECLARED = [
+    *({"name": name} for name in (3, "", "a=b", "a,b", "../a", "all")),
+    *({"drawn": 3}, {"title": None}, {"settings": None}, {"plots": ("rok",)}, {"tables_by": "config"}),
+    *({"tables_by": ["sets"]}, {"tabulated": {"metrics": "auroc"}}, {"shows": Shown("", {})}),
+    *({"shows": [of]} for of in ({"metric": "auroc"}, Shown("", {"metrc": "x"}), Shown("", {"metric": "("}))),
+]
+
+
+@pytest.mark.parametrize("said", JUDGED)
+def test_what_is_no_figure_of_a_protocol_of_ones_own_is_named(said):
+    for rows in (make_rows(*CIFAR), make_rows(*CIFAR, duplicates=[])):
+        message = refusal(figures, own(JUDGED[said]), rows)
+        assert said in message and "protocol own" in message
+
+
+@pytest.mark.parametrize("number", range(len(DECLARED)))
+def test_a_protocol_that_no_report_could_show_is_not_registered(number, monkeypatch):
+    """One with wrong `settings` was, and ended every later report, of others too, in a traceback."""
+    monkeypatch.setattr(registry, "PROTOCOLS", dict(PROTOCOLS))
+    with stops(EvaluationError):
+        register(own(**DECLARED[number]))
+    assert registry.PROTOCOLS == PROTOCOLS
+
+
+def test_figures_may_come_one_after_another_and_name_another_config():
+    def renamed(measured):
+        yield from (figure | {"config": "mine", "protocol": "another"} for figure in measured)
+
+    (figure,) = figures(own(renamed), make_rows(*CIFAR))
+    assert (figure["config"], figure["protocol"]) == ("mine", "own")
+    assert figure["value"] == pytest.approx(auc(TEST, [*NEAR, *SVHN, *DTD]), abs=1e-12)
+
+
+def test_fields_are_matched_by_regular_expressions_of_python():
+    """Arrow's know no `(?!...)`, which was a traceback."""
+    lines = pd.DataFrame({"unknown": ["near_ood", "far_ood", "far_ood_dtd"]})
+    assert matching(lines, {"unknown": "(?!near).*ood"})["unknown"].tolist() == ["far_ood"]
+    assert len(matching(lines, {})) == 3
+
+
+def test_a_metric_that_there_is_not_is_named_where_a_protocol_measures_it():
+    rows = make_rows(*CIFAR)
+    known, near = known_rows(rows), rows[rows["role"] == "near_ood"]
+    for call, *given in ((measure, against(known, near)), (registry.measure_each, known, {"near": near})):
+        assert_sentence(refusal(call, *given, ["AUC"]), "'AUC'", "auroc")
 
 
 def test_configs_have_a_protocol():

@@ -163,7 +163,8 @@ def test_a_persons_own_settings_change_nothing(tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
-def test_scores_that_are_all_equal_are_drawn_too(tmp_path):
-    flat = {"flat": {"in_distribution": np.zeros(5), "near_ood": np.zeros(4)}}
+@pytest.mark.parametrize("score", [0.0, 1.7e308], ids=["equal", "greatest"])
+def test_scores_that_are_all_equal_or_the_greatest_that_there_are_are_drawn_too(score, tmp_path):
+    flat = {"flat": {"in_distribution": np.full(5, -score), "near_ood": np.full(4, score)}}
     plots.save(plots.plot_densities(flat, title="Flat"), tmp_path, "flat")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["flat.png", "flat.svg"]

@@ -354,6 +354,15 @@ def test_python_gives_the_same_report_as_the_command_with_tables_on_demand(tmp_p
     assert len(files["figures.csv"].splitlines()) == 1 + len(figures)
 
 
+def test_the_current_folder_is_not_replaced(tmp_path, digits, path, monkeypatch):
+    """Where it was empty, the report was deleted with it, and the command said where its page is."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for out in (".", "", "..", tmp_path / "here"):
+        assert_sentence(refusal(ud.report, path, digits, out, plots=False), "folder")
+    assert not [*(tmp_path / "here").iterdir()] and Path.cwd().is_dir()
+
+
 def test_a_protocol_without_figures_makes_no_report(tmp_path, digits, path, monkeypatch):
     """It ended in a StopIteration."""
     protocol = Protocol(name="nothing", title="", paper="", judge=lambda rows: [])

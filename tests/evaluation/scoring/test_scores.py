@@ -144,6 +144,14 @@ def test_damaged_missing_and_other_files_are_refused(tmp_path, name, data, says)
         read_scores(tmp_path / name)
 
 
+def test_names_that_would_change_a_terminal_and_predictions_that_are_no_classes_are_refused():
+    """ESC in a file's detector reached the terminal and the page; true was taken for class 1."""
+    columns = [{"detector": ["msp", "\x1b[2Jmsp"]}, {"detector": ["a\nb", "a"]}, {"prediction": [True, False]}]
+    for column in columns:
+        with stops(EvaluationError, "The table of scores"):
+            read_scores(table(**column))
+
+
 def test_ids_are_counted_and_the_first_shown():
     assert summarize_ids(pa.array(["a"])) == "1 id (a)"
     assert summarize_ids(pa.array(list("abcd"))) == "4 ids (a, b, c, ...)"

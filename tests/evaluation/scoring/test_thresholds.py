@@ -76,8 +76,8 @@ def test_detectors_that_saw_the_rows_are_named(features):
 
 def test_what_is_refused(features, release):
     assert "needs 199. Extract more" in refusal(ud.score, features, "msp", at_known=0.995)
-    for level in (0, 1, 95):
-        assert f"found {level}." in refusal(ud.score, features, "msp", at_known=level)
+    for level in (0, 1, 95, "0.95", [0.95]):
+        assert f"found {level!r}." in refusal(ud.score, features, "msp", at_known=level)
     store = ud.extract(fitted(small_models.cnn), release, [f"{CONFIG}/test", f"{CONFIG}/near_ood"], workers=0)
     assert "no features of validation or held_out" in refusal(ud.score, store, "msp", at_known=0.9)
 

@@ -88,6 +88,7 @@ def command(
             )
         published = store.identity.source.get("accuracy")
         again |= {"prompts": store.identity.prompts, "accuracy": published and float(published)}
+        again["classes"] = again["classes"] or store.identity.classes or None
         again |= {"device": how["device"], "accept": how["accept"], "quiet": True}
         # Everything is there already: it compares the model with the features, and keeps it for a second pass.
         store = extract(release=opened, splits=store.splits, cache=features, **again)

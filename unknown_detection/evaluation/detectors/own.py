@@ -10,8 +10,7 @@ import copy
 import dataclasses
 import hashlib
 import inspect
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
 from typing import Any, ClassVar, Self, get_args
 
@@ -20,7 +19,14 @@ import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors import DETECTORS
 from unknown_detection.evaluation.detectors.base import ChosenBy, Detector, Fit, Reads, Scores
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, one_line, require_known
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    a_kind,
+    one_line,
+    require_kinds,
+    require_known,
+    require_name,
+)
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.features import Features, Integers, read_only
 
@@ -39,8 +45,6 @@ _ROUNDING = 2 * 4096 * 2.0**-24
 4,096 float32 products, the features that AlexNet's and VGG's last layers read, in two orders (Higham, Accuracy and
 Stability of Numerical Algorithms, 2nd edition, section 3.1)."""
 
-_NAME = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
-
 _DECLARED = Detector.__annotations__.keys() - {"name", "digest", "remark"}
 """What a detector says of itself, besides its name."""
 
@@ -56,7 +60,7 @@ def of_the_user(name: str) -> Iterator[None]:
         yield
     except EvaluationError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = one_line(f"{type(error).__name__}: {error}".removesuffix(": "), 200)
         raise OwnError(f"{name} raised {said}. Mend it, or leave it out.") from error
 
@@ -87,7 +91,8 @@ class Checked(Detector):
 
     def __init__(self, own: Any, name: str = "", source: str = "the user's own", digest: str = "") -> None:
         name = getattr(own, "name", "") or name or getattr(own, "__name__", type(own).__name__)
-        self.own: Any = _made(own, name)
+        self.own: Any = _made(own, str(name))
+        name = getattr(self.own, "name", "") or name  # of a class, what its instance is called
         fitted = {"fits_on": "train"} if callable(getattr(self.own, "fit", None)) else {}
         vars(self).update(fitted | {key: getattr(self.own, key) for key in _DECLARED if hasattr(self.own, key)})
         self.name, self.title, self.source = name, self.title or name, self.source or source
@@ -101,10 +106,11 @@ class Checked(Detector):
         fit = getattr(self.own, "fit", None)
         if fit is not None:
             rows = read_only(features if head is None else dataclasses.replace(features, head=head))
-            several = len(inspect.signature(fit).parameters) > 1
+            kinds = [of.kind for of in inspect.signature(fit).parameters.values()]
+            several = sum(kind <= inspect.Parameter.VAR_POSITIONAL for kind in kinds) > 1
             with of_the_user(self.name):
                 fit(rows, rows.head) if several else fit(rows)
-        self.remark = getattr(self.own, "remark", "")
+        self.remark = str(getattr(self.own, "remark", ""))
         return self
 
     def score(self, features: Features) -> Scores:
@@ -123,7 +129,7 @@ class Checked(Detector):
             return super().predict(features)
         with of_the_user(self.name):
             predicted = copy.copy(self.own).predict(_to_score(features))
-        return _column(f"{self.name}'s predict", predicted, features, "iu").astype(np.int64)
+        return _column(f"predict of {self.name}", predicted, features, "iu").astype(np.int64)
 
     def parameters(self) -> dict[str, Any]:
         """See `Detector.parameters`."""
@@ -143,18 +149,16 @@ class Checked(Detector):
     def _require_usable(self) -> None:
         """Refuse a name or a declaration that no run could use."""
         name = self.name
-        if not _NAME.fullmatch(name) or name == "all":
-            raise EvaluationError(
-                f"{one_line(name)!r} cannot be the name of a detector. Name it with letters, digits, underscores and "
-                "hyphens."
-            )
+        require_name("detector", name)
         if name in DETECTORS:
             raise EvaluationError(f"{name} is the name of a built-in detector. Give yours another name.")
+        require_kinds(self, name, {"search": Mapping, "requires": list | tuple, "base_methods": list | tuple})
         for attribute, allowed in (("fits_on", Fit), ("reads", Reads), ("chosen_by", ChosenBy)):
             require_known(f"value for {attribute} of {name}", [getattr(self, attribute)], get_args(allowed))
         require_known(f"hyperparameter of {name} to search", self.search, self.parameters())
         for parameter, values in self.search.items():
-            if not all(isinstance(value, Real) for value in values) or not values:
+            listed = isinstance(values, list | tuple | np.ndarray) and len(values) > 0
+            if not listed or not all(isinstance(value, Real) for value in values):
                 raise EvaluationError(
                     f"The search of {name} tries {one_line(repr(values))} for {parameter}. List numbers, or leave it "
                     "out: other hyperparameters are set in an instance."

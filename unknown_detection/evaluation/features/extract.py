@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def extract(
     preprocessing: Any = None,
     weights: str | Path | None = None,
     pretrained: bool = False,
-    classes: str | Path | None = None,
+    classes: str | Path | Mapping[str, Any] | None = None,
     prompts: Sequence[str] = (),
     negatives: bool = False,
     accuracy: float | None = None,
@@ -96,9 +96,10 @@ def extract(
         weights: file of the weights of a model by name, .safetensors or a state dict saved by torch; None for a
             function that loads them.
         pretrained: take the weights that are published under the model's name.
-        classes: CSV with the columns `class,index` that maps the release's classes to the logits of a model by name
-            that has more; not needed for heads of ImageNet where the classes are wnids, or the labels of transformers.
-            For a text model it has the columns `class,name` instead: what prompts say in place of the classes' names.
+        classes: CSV with the columns `class,index`, or a dictionary, that maps the release's classes to the logits of
+            a model by name that has more; not needed for heads of ImageNet where the classes are wnids, or the labels
+            of transformers. For a text model the columns are `class,name` instead: what prompts say in place of the
+            classes' names.
         prompts: of a text model: what the name of a class is put into at {}, in place of its own prompts, such as
             'a photo of a {}.'; of several, the embedding of a class is the mean.
         negatives: also embed negative labels for `neglabel`, chosen by NegMining among WordNet's nouns without the
@@ -140,10 +141,12 @@ def extract(
     opened = load(release)
     chosen = opened.choose(splits)
     names = _one_label_set(opened, [config for config, _ in chosen])
-    for keyword, path in (("weights", weights), ("classes", classes)):
-        if not isinstance(path, str | Path | None):
-            raise TypeError(f"{keyword}= takes a file, not {a_kind(path)}. Write one, and give its path.")
-    file, labels = (None if path is None else Path(path) for path in (weights, classes))
+    if not isinstance(weights, str | Path | None):
+        raise TypeError(f"weights= takes a file, not {a_kind(weights)}. Write one, and give its path.")
+    if not isinstance(classes, str | Path | Mapping | None):
+        raise TypeError(f"classes= takes a file or a dictionary, not {a_kind(classes)}. Give one.")
+    file = None if weights is None else Path(weights)
+    labels = Path(classes) if isinstance(classes, str) else classes
     if executor is not None:
         if not isinstance(model, str) or preprocessing is not None:
             raise EvaluationError("An executor's tasks open the model themselves: give its name, and its weights.")
@@ -207,23 +210,22 @@ def extract(
 
 @evaluation_errors()
 def class_texts(
-    release: Release, configs: Sequence[str], names: Sequence[str], file: Path | None = None
+    release: Release, configs: Sequence[str], names: Sequence[str], given: Path | Mapping[str, Any] | None = None
 ) -> tuple[str, ...]:
     """Return what prompts say for each class, with spaces for underscores.
 
     It is the label, or where the label is an id of the source, such as a wnid, the class's name in the rows of some
-    configs; or as a file says, a CSV with the columns class,name.
+    configs; or as is given, in a CSV with the columns class,name.
     """
     texts = {name: name for name in names}
     for key in release.pairs(configs):
         rows = release.rows(*key).select(["class_id", "class_name"])
         rows = rows.filter(pc.is_in(rows["class_id"], value_set=pa.array(names)))
         texts |= dict(zip(*rows.to_pydict().values(), strict=True))
-    if file is not None:
-        given = {cells["class"]: cells["name"] for _, cells in read_csv(file, ("class", "name"), "Write it so.")}
-        require_known("class of the release", given, texts)
-        texts |= given
-    return tuple(texts[name].replace("_", " ") for name in names)
+    if isinstance(given, Path):
+        given = {cells["class"]: cells["name"] for _, cells in read_csv(given, ("class", "name"), "Write it so.")}
+    require_known("class of the release", given or (), texts)
+    return tuple(str(text).replace("_", " ") for text in ({**texts, **(given or {})}[name] for name in names))
 
 
 def _check_accuracy(store: FeatureStore, keys: Sequence[Key], accept: bool, log: Log) -> None:

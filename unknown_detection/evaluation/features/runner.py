@@ -83,7 +83,7 @@ class Opening:
     """
 
     release: tuple[str, str | None, str]
-    model: tuple[str, Path | None, tuple[str, ...], bool, Path | None]
+    model: tuple[str, Path | None, tuple[str, ...], bool, Path | Mapping[str, Any] | None]
     model_digest: str
     device: str
     threads: int

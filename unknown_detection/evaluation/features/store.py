@@ -82,6 +82,12 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     prompts: tuple[Text, ...] = ()
     accepted: tuple[Text, ...] = ()
 
+    @property
+    def classes(self) -> dict[str, str]:
+        """What `extract` was told of the classes or found: texts or logits by class; empty where all logits are."""
+        logits = self.source.get("logits")
+        return dict(zip(self.label_names, self.texts or (logits.split(",") if logits else ()), strict=False))
+
 
 class FeatureStore:
     """Features of a model on a release: `features["config/split"]` are those of a split.
@@ -208,7 +214,7 @@ class FeatureStore:
         stored = self.identity
         self.require_release(identity.release_digest)
         sides = [_said(of) for of in (stored, identity)]
-        if not same_code(stored, identity):
+        if stored.model_digest == identity.model_digest and not same_code(stored, identity):
             sides[1]["model"] += " in other code, which gives the same input other logits"
         for about in sides[0] | sides[1]:
             was, given = (side.get(about, "images with the model's own preprocessing") for side in sides)

@@ -137,6 +137,8 @@ class RowTable:
     def _open(self, name: str) -> _Rows:
         table = read_columns(self.folder / name, self.of, ["id"])
         about = _about(table)
+        if "environment" not in about:  # the index of a split has a name and a digest like any other
+            raise _damaged(self.folder / name)
         return _Rows(self.folder / name, about["split"], table["id"], table.column_names[1:], about["environment"])
 
 
@@ -186,15 +188,17 @@ def read_columns(path: Path, of: str, compared: Sequence[str] | None = None, *, 
         if split and about.get("split", split) != split:
             raise ValueError("another split")
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise EvaluationError(
-            f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes."
-        ) from error
+        raise _damaged(path) from error
     if about["of"] != of:
         raise EvaluationError(
             f"{path} is of another model or release than its folder. Delete it, and run the command that wrote the "
             "folder again: it resumes."
         )
     return table
+
+
+def _damaged(path: Path) -> EvaluationError:
+    return EvaluationError(f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes.")
 
 
 def _about(table: pa.Table) -> dict[str, Any]:

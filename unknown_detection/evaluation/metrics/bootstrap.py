@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +26,12 @@ FEWEST = 100
 """The fewest samples that give intervals of 95 %: two lie beyond either end; ours."""
 
 
-def require_samples(intervals: int) -> None:
+def require_samples(intervals: Any) -> None:
     """Check the number of bootstrap samples that was asked for; `EvaluationError` for too few. 0 is for none."""
-    if intervals and intervals < FEWEST:
+    if intervals and not (isinstance(intervals, int | np.integer) and intervals >= FEWEST):
         raise EvaluationError(
-            f"intervals={intervals} is too few bootstrap samples for intervals of 95 %. Take {FEWEST} or more, such "
-            "as 1000, or 0 for no intervals."
+            f"intervals={intervals!r} is not a number of bootstrap samples for intervals of 95 %. Take {FEWEST} or "
+            "more, such as 1000, or 0 for no intervals."
         )
 
 
@@ -50,6 +51,7 @@ def resampled(
     errors: npt.NDArray[np.bool_] | None,
     counts: tuple[RowCounts, RowCounts],
     metrics: Mapping[str, Metric],
+    labelled: npt.NDArray[np.bool_] | None = None,
 ) -> dict[str, Floats]:
     """Compute metrics of each bootstrap sample, by metric, shape (samples,).
 
@@ -59,11 +61,13 @@ def resampled(
         errors: which known rows are misclassified, shape (k,); None where no metric needs it.
         counts: how often each known and each unknown row is drawn.
         metrics: those to compute.
+        labelled: which known rows have a label, shape (k,); None where all have.
     """
     wrong = np.zeros(len(known), dtype=np.bool_) if errors is None else errors
     places = np.unique(np.concatenate([known, unknown]))
     sides = [_Side(known, np.flatnonzero(~wrong), places), _Side(known, np.flatnonzero(wrong), places)]
     sides.append(_Side(unknown, np.arange(len(unknown)), places))
+    named = sides[1] if labelled is None else _Side(known, np.flatnonzero(wrong & labelled), places)
     values = {name: np.empty(len(counts[0])) for name in metrics}
     for sample, (of_known, of_unknown) in enumerate(zip(*counts, strict=True)):
         right, mistaken, outside = (
@@ -72,10 +76,12 @@ def resampled(
         # Thresholds between which no row was drawn are one.
         total = right + mistaken + outside
         kept = np.flatnonzero(np.diff(total, prepend=-1))
-        right, mistaken, outside = right[kept], mistaken[kept], outside[kept]
+        of_labelled = mistaken if labelled is None else named.below(of_known)
+        right, mistaken, outside, of_labelled = (of[kept] for of in (right, mistaken, outside, of_labelled))
         by_takes: dict[Takes, Ranking] = {
             "unknown": Ranking(right + mistaken, outside),
             "errors": Ranking(right, mistaken + outside),
+            "misclassified": Ranking(right, of_labelled),
             "open_set": Ranking(right, outside, int(mistaken[-1])),
         }
         for name, metric in metrics.items():

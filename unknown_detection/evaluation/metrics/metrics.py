@@ -21,7 +21,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
-from unknown_detection.evaluation.errors import EvaluationError, a_kind, find_name, one_line, require_known
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    a_kind,
+    find_name,
+    one_line,
+    require_kinds,
+    require_known,
+    require_name,
+)
 from unknown_detection.evaluation.metrics.ranking import Counts, Ranking, Side, Takes, rank, rank_open_set
 
 Floats = npt.NDArray[np.float64]
@@ -91,12 +99,17 @@ def metric(
         EvaluationError: there is another metric of this name, or `better` is something else.
     """
     require_known("direction of a metric", [better], get_args(Better))
+    require_known("ranking that metrics take", [takes], get_args(Takes))
+    require_known("positive class of a metric", [positive], ("", *get_args(Side)))
 
     def register(of: Of) -> Of:
-        key = name or of.__name__
+        key = name or getattr(of, "__name__", "")
+        require_name("metric", key)
         if key in METRICS and not is_redefined(METRICS[key].of, of):
             raise EvaluationError(f"There is a metric {key} already. Give yours another name.")
-        METRICS[key] = Metric(key, title, better, of, takes, positive, factor)
+        made = Metric(key, title, better, of, takes, positive, factor)
+        require_kinds(made, f"the metric {key}", {"title": str, "factor": Real})
+        METRICS[key] = made
         return of
 
     return register
@@ -119,7 +132,9 @@ def find_metrics(asked: str | Callable[..., float] | Iterable[str | Callable[...
         EvaluationError: there is no metric of a name, it is one of decisions, or a function is not decorated.
         TypeError: it is something else.
     """
-    found = [*map(_find_metric, [asked] if isinstance(asked, str) or callable(asked) else asked)]
+    if isinstance(asked, str):
+        asked = [name.strip() for name in asked.split(",")]
+    found = [*map(_find_metric, asked if isinstance(asked, Iterable) else [asked])]
     for of in found:
         if of.takes == "rejected":
             raise EvaluationError(f"{of.name} is of decisions, not of scores. Choose another metric.")
@@ -185,9 +200,11 @@ def generalized_risk_coverage_area(ranking: Ranking) -> float:
     return sum(int(area.sum()) for area in areas) / (2 * len(ranking) ** 2)
 
 
-@metric("Accuracy", "higher", takes="errors")
+@metric("Accuracy", "higher", takes="misclassified")
 def accuracy(ranking: Ranking) -> float:
-    """Fraction of rows without an error."""
+    """Fraction of labelled known rows that are classified right."""
+    if not len(ranking):
+        raise EvaluationError("Accuracy is of known rows with a label, and there are none. Choose another metric.")
     return int(ranking.known[-1]) / len(ranking)
 
 

@@ -17,9 +17,12 @@ import numpy.typing as npt
 from unknown_detection.evaluation.errors import EvaluationError, first_line
 
 Side = Literal["known", "unknown"]
-Takes = Literal["unknown", "errors", "open_set", "rejected"]
-"""The flags that a metric's ranking is by: `unknown` rows, or `errors`; `open_set` means both, see `rank_open_set`;
-`rejected` means flags of unknown rows, with decisions in place of scores."""
+Takes = Literal["unknown", "errors", "misclassified", "open_set", "rejected"]
+"""The flags that a metric's ranking is by: `unknown` rows, or `errors`, of which each of these is one; `misclassified`
+means errors among known rows alone, those with a label; `open_set` means both, see `rank_open_set`; `rejected` means
+flags of unknown rows, with decisions in place of scores."""
+ONE_SIDED: tuple[Takes, ...] = ("errors", "misclassified")
+"""Metrics of these are defined where a model is always right or always wrong."""
 
 Counts = npt.NDArray[np.int64]
 

@@ -78,11 +78,11 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
         for key, layer in modules.items():
             hooks.callback(layer.register_forward_hook(keep(key)).remove)
         logits = module(images)
-    if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
-        shape = f"a tensor of shape {tuple(logits.shape)}" if hasattr(logits, "shape") else a_kind(logits)
+    if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != images.shape[:1] or logits.is_complex():
+        shape = f"{logits.dtype} of shape {tuple(logits.shape)}" if hasattr(logits, "shape") else a_kind(logits)
         raise EvaluationError(
-            f"{name} must return its logits as one tensor of shape (images, classes), but returns {shape}. Wrap the "
-            "model so that it does."
+            f"{name} must return its logits as one tensor of numbers of shape (images, classes), here ({len(images)}, "
+            f"classes), but returns {shape}. Wrap the model so that it does."
         )
     require_float32(name, logits, *outputs.values())
     as_many = [

@@ -120,7 +120,7 @@ def open_model(
     *,
     pretrained: bool = False,
     preprocessing: Any = None,
-    classes: Path | None = None,
+    classes: Path | Mapping[str, Any] | None = None,
     device: str = "auto",
     images: ImageSize | None = None,
     texts: Texts | None = None,
@@ -221,13 +221,13 @@ def _in_float32(module: Any, name: str) -> Any:
 
 
 def _logits_of(
-    names: Sequence[str], width: int, file: Path | None, name: str, *, published: bool, labels: Sequence[str]
+    names: Sequence[str], width: int, given: Any, name: str, *, published: bool, labels: Sequence[str]
 ) -> tuple[int, ...] | None:
     """Return the logits that are the config's classes; None for all, in their order."""
-    if file is None and width == len(names) and not published:
+    if given is None and width == len(names) and not published:
         return None
-    find, indices = by_name(labels), None if file is None else read_classes(file, names, width)
-    if file is None:
+    find, indices = by_name(labels), None if given is None else read_classes(given, names, width)
+    if given is None:
         places = tuple(labels.index(label) for label in map(find, names) if label is not None)
         indices = places if len({*places}) == len(names) else of_wnids(names, width)
     if indices is None:
@@ -286,25 +286,30 @@ def _probe_logits(module: Any, images: Any, name: str, *, drops: bool) -> tuple[
 
 
 @evaluation_errors()
-def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...]:
-    """Read a label map: a CSV file that gives each `class` of the release the `index` of its logit.
+def read_classes(given: Path | Mapping[str, Any], names: Sequence[str], width: int) -> tuple[int, ...]:
+    """Read a label map: a CSV file or a dictionary that gives each `class` of the release the `index` of its logit.
 
     Classes that are not in `names`, the release's, in any case and encoding, are ignored. `width` is the number of
     logits.
     """
     indices: dict[str, int] = {}
-    find, where = by_name(names), one_line(path)
-    for number, cells in read_csv(path, ("class", "index"), "Write it with the columns class,index."):
-        name, index = find(cells["class"]), cells["index"]
+    find, where = by_name(names), one_line(given) if isinstance(given, Path) else "classes="
+    if isinstance(given, Path):
+        lines = read_csv(given, ("class", "index"), "Write it with the columns class,index.")
+        listed = [(f"Line {number}", cells["class"], cells["index"]) for number, cells in lines]
+    else:
+        listed = [(f"The entry {one_line(name)!r}", name, str(index)) for name, index in given.items()]
+    for place, label, index in listed:
+        name = find(label)
         if name is None:
             continue
         if not (index.isascii() and index.isdigit() and len(index) < 10 and int(index) < width):
             raise EvaluationError(
-                f"Line {number} of {where} has the index {one_line(index, 40)!r}, but the model's logits are 0 to "
+                f"{place} of {where} has the index {one_line(index, 40)!r}, but the model's logits are 0 to "
                 f"{width - 1:,}. Correct it."
             )
         if name in indices or int(index) in indices.values():
-            raise EvaluationError(f"Line {number} of {where} repeats a class or an index ({name}, {index}). Keep one.")
+            raise EvaluationError(f"{place} of {where} repeats a class or an index ({name}, {index}). Keep one.")
         indices[name] = int(index)
     missing = [name for name in names if name not in indices]
     if missing:

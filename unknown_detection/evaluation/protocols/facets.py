@@ -41,11 +41,10 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
         )
     named = {"known": "test, in-distribution", "unknown": "test, out-of-distribution"}
     measured = measure(against(known, unknown), METRICS, **named, setting="ood_detection")
-    labelled = known[known["label"] >= 0]
-    if "wrong" not in rows or not len(labelled):
-        return measured
-    named = {"known": "test, right", "unknown": "test, wrong"}
-    return measured + measure(by_errors(labelled), METRICS, **named, setting="misclassification_detection")
+    if "wrong" in rows and len(mistakes := by_errors(known)):
+        named = {"known": "test, right", "unknown": "test, wrong", "setting": "misclassification_detection"}
+        measured += measure(mistakes, METRICS, **named)
+    return measured
 
 
 PROTOCOL = Protocol(

@@ -71,9 +71,8 @@ def figures(rows: pd.DataFrame) -> list[Figure]:
 
 def _accuracy(of_known: str, known: pd.DataFrame) -> list[Figure]:
     """Measure the accuracy on known rows that have labels; no figure without predictions or labels."""
-    labelled = known[known["label"] >= 0]
     named = {"setting": "classification", "known": f"{of_known}, right", "unknown": f"{of_known}, wrong"}
-    return measure(by_errors(labelled), ["accuracy"], **named) if len(labelled) and "wrong" in known else []
+    return measure(ranking, ["accuracy"], **named) if "wrong" in known and len(ranking := by_errors(known)) else []
 
 
 PROTOCOL = Protocol(

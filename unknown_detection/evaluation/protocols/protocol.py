@@ -7,18 +7,28 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation import frame
-from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    a_kind,
+    one_line,
+    require_kinds,
+    require_known,
+    require_name,
+)
 from unknown_detection.evaluation.metrics.metrics import METRICS, is_redefined
-from unknown_detection.evaluation.metrics.ranking import Ranking
+from unknown_detection.evaluation.metrics.ranking import ONE_SIDED, Ranking
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
 
 Figure = dict[str, Any]
@@ -27,6 +37,18 @@ FIGURE_KEY = ["protocol", "config", "setting", "known", "unknown", "metric", "po
 FIGURE_KEY += ["fitted_on"]
 """The fields that identify a figure among those of a detector and run; the others are `value`, `factor` (by which the
 protocol's paper multiplies it), `n_known`, `n_unknown` and `left_out`."""
+
+_KINDS = {
+    **dict.fromkeys(("title", "paper", "note"), str),
+    **dict.fromkeys(("judge", "drawn", "absent"), Callable),
+    **dict.fromkeys(("settings", "tabulated"), Mapping),
+    **dict.fromkeys(("shows", "tables_by", "plots", "of_paper"), list | tuple),
+}
+"""The kinds of a protocol's fields."""
+
+_FIGURE: dict[str, Any] = dict.fromkeys((name for name in FIGURE_KEY if name not in ("protocol", "rows")), str)
+_FIGURE |= {"value": Real, "factor": Real, "n_known": Integral, "n_unknown": Integral}
+"""What a figure of a protocol must have, and the kinds; of which protocol and rows it is, others say."""
 
 AS_PUBLISHED = "as_published"
 
@@ -94,17 +116,37 @@ class Protocol:
         """
         measured: list[Figure] = []
         for part in frame.by(rows, "config").values() if self.each_config else [rows]:
-            named = {"protocol": self.name, "config": " + ".join(frame.names(part, "config"))}
             try:
-                measured += [named | figure for figure in self.judge(part)]
+                judged = self.judge(part)
             except EvaluationError:
                 if not lenient:
                     raise
+            else:
+                measured += self._checked(judged, config=" + ".join(frame.names(part, "config")))
         return measured
+
+    def _checked(self, judged: Any, **named: str) -> list[Figure]:
+        """Return the figures of a user's judge as a list, with what they are of; refuse what none can be shown of."""
+        listed = [*judged] if isinstance(judged, Iterable) else [judged]
+        if not all(isinstance(figure, Mapping) for figure in listed):
+            raise EvaluationError(
+                f"The judge of the protocol {self.name} returned {one_line(repr(judged), 60)}, not a list of figures. "
+                "Return those of measure, measure_each and means, added to one list."
+            )
+        figures = [{**named, **figure, "protocol": self.name} for figure in listed]
+        for figure in figures:
+            for name in (name for name, kind in _FIGURE.items() if not isinstance(figure.get(name), kind)):
+                has = f"{one_line(repr(figure[name]), 60)} as {name}" if name in figure else f"no {name}"
+                raise EvaluationError(
+                    f"A figure of the protocol {self.name} has {has}. Take those of measure, which is given texts as "
+                    "setting=, known= and unknown=."
+                )
+            require_known(f"metric for the protocol {self.name}", [figure["metric"]], METRICS)
+        return figures
 
     def shown(self, lines: pd.DataFrame) -> list[pd.DataFrame]:
         """Select the figures of each part of `shows`, with its heading in the column `group`; omits empty parts."""
-        own = not lines["config"].str.startswith(self.of_paper).any()
+        own = not lines["config"].str.startswith((*self.of_paper,)).any()
         # AURC stands for papers that use it: of one's own images, AUROC is first.
         shows = sorted(self.shows, key=lambda shown: own and shown.fields.get("metric") != "auroc")
         selected = [matching(lines, shown.fields).assign(group=shown.group) for shown in shows]
@@ -113,7 +155,10 @@ class Protocol:
 
 def matching(lines: pd.DataFrame, fields: Mapping[str, str]) -> pd.DataFrame:
     """Select the figures whose fields match regular expressions."""
-    fits = [lines[name].str.fullmatch(pattern).to_numpy(bool) for name, pattern in fields.items()]
+    fits = [
+        lines[name].isin([*filter(re.compile(pattern).fullmatch, lines[name].unique())])
+        for name, pattern in fields.items()
+    ]
     return lines[np.all(fits, axis=0)] if fits else lines
 
 
@@ -131,6 +176,12 @@ def figures(protocol: str | Protocol, rows: pd.DataFrame) -> list[Figure]:
         protocol = PROTOCOLS[protocol]
     published = protocol.figures(rows)
     whole = {_key(figure): figure["n_known"] + figure["n_unknown"] for figure in published}
+    if len(whole) < len(published):
+        key, _ = Counter(map(_key, published)).most_common(1)[0]
+        raise EvaluationError(
+            f"The protocol {protocol.name} has several figures of {one_line(', '.join(filter(None, key[1:])))}. Tell "
+            "them apart, as by other texts for setting=, known= or unknown=."
+        )
     measured = [{**figure, "rows": AS_PUBLISHED, "left_out": 0} for figure in published]
     for kind in frame.REDUCED:
         out = frame.left_out(rows, kind)
@@ -167,8 +218,10 @@ def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figu
     known, unknown = int(ranking.known[-1]) + ranking.missed, int(ranking.unknown[-1])
     measured = []
     for name in metrics:
+        require_known("metric", [name], METRICS)
         metric = METRICS[name]
-        value = metric.value(ranking) if metric.takes == "errors" or (known and unknown) else float("nan")
+        enough = len(ranking) if metric.takes in ONE_SIDED else known and unknown
+        value = metric.value(ranking) if enough else float("nan")
         numbers = {"value": value, "factor": metric.factor, "n_known": known, "n_unknown": unknown}
         measured.append(
             {"statistic": "", "fitted_on": "", **named, "metric": name, "positive": metric.positive, **numbers}
@@ -183,6 +236,7 @@ def measure_each(
 
     Metrics that need predictions are passed over where the rows have none.
     """
+    require_known("metric", metrics, METRICS)
     measured = []
     for split, rows in unknown.items():
         ranked = frame.rankings(known, rows, takes={METRICS[name].takes for name in metrics})
@@ -244,14 +298,30 @@ def register(protocol: Protocol) -> Protocol:
     registers one on the command line.
 
     Raises:
-        EvaluationError: the name is another protocol's.
+        EvaluationError: the name is another protocol's or can be none, or a field is of another kind.
     """
     if not isinstance(protocol, Protocol):
         raise EvaluationError(
             f"{one_line(type(protocol).__name__)} is not a protocol. Make it a Protocol, with its figures as judge."
         )
-    known = PROTOCOLS.get(protocol.name, protocol)
-    if protocol.name == CHOSEN or (known != protocol and not is_redefined(known.judge, protocol.judge)):
-        raise EvaluationError(f"There is a protocol {protocol.name} already. Give yours another name.")
-    PROTOCOLS[protocol.name] = protocol
+    name = protocol.name
+    require_name("protocol", name)
+    require_kinds(protocol, f"the protocol {name}", _KINDS)
+    require_known(f"plot, for the protocol {name}", protocol.plots, get_args(Plot))
+    for shown in protocol.shows:
+        if not isinstance(shown, Shown):
+            raise EvaluationError(f"shows of the protocol {name} has {a_kind(shown)}. List values of Shown.")
+    shows = [shown.fields for shown in protocol.shows]
+    for fields in (*shows, protocol.tabulated, dict.fromkeys(protocol.tables_by, "")):
+        require_known(f"field of figures, for the protocol {name}", fields, FIGURE_KEY)
+        try:
+            [*map(re.compile, fields.values())]
+        except re.error as error:
+            raise EvaluationError(
+                f"{error.pattern!r} of the protocol {name} is no regular expression: {error.msg}. Mend it."
+            ) from error
+    known = PROTOCOLS.get(name, protocol)
+    if name == CHOSEN or (known != protocol and not is_redefined(known.judge, protocol.judge)):
+        raise EvaluationError(f"There is a protocol {name} already. Give yours another name.")
+    PROTOCOLS[name] = protocol
     return protocol

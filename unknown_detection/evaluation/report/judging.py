@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,7 +49,8 @@ def choose_protocols(
     require_known("config with scores", configs, scored_configs)
     usual = [f"{default_protocol(config)}={config}" for config in chosen]
     plan: dict[str, tuple[str, ...]] = {}
-    for asked in ([requested] if isinstance(requested, str | Protocol) else requested) or usual:
+    given: list[Any] = list(requested) if isinstance(requested, list | tuple) else [requested]
+    for asked in given or usual:
         text = asked if isinstance(asked, str) else register(asked).name
         name, equals, of = text.partition("=")
         name = register(load_python(name, "protocol")[0]).name if ".py:" in name else name
@@ -150,7 +152,7 @@ def warnings(release: Release, runs: Sequence[ScoredRun], plan: Plan) -> list[st
         about = run.about
         judged = {protocol: of for protocol, of in plan.items() if set(of) & set(about.configs)}
         for protocol, configs in judged.items():
-            sentences += protocol.absent(run.of_configs(configs))
+            sentences += protocol.absent(run.of_configs(configs)) or ()
         if about.source.get("accepted"):
             sentences.append(f"{about.source['accepted']}; the run went on with --accept")
         for way in dict.fromkeys(way for way in about.prepared.values() if "resized" in way):

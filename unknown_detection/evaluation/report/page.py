@@ -14,7 +14,6 @@ import pandas as pd
 from markupsafe import Markup
 
 from unknown_detection.evaluation.protocols import Protocol, openood
-from unknown_detection.evaluation.protocols.protocol import CHOSEN
 from unknown_detection.evaluation.report.judging import Judged
 from unknown_detection.evaluation.report.looks import Look
 from unknown_detection.evaluation.report.names import shown_name
@@ -90,10 +89,8 @@ def render_page(
         ("Model", models[0] if len(models) == 1 else f"{len(models)} models")
     ]
     accuracy = figures[(figures["metric"] == "accuracy") & (figures["rows"] == "as_published")]
-    # Most detectors share the model's. Chosen metrics count unknown rows as errors.
-    accuracy = accuracy[(accuracy["statistic"] == "") & (accuracy["protocol"] != CHOSEN)].drop_duplicates("run")[
-        "value"
-    ]
+    # Most detectors share the model's.
+    accuracy = accuracy[accuracy["statistic"] == ""].drop_duplicates("run")["value"]
     if len(accuracy):
         ends = f"{100 * accuracy.min():.2f}", f"{100 * accuracy.max():.2f}"
         facts.append(("Accuracy", f"{' to '.join(dict.fromkeys(ends))} %"))

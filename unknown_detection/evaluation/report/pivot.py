@@ -18,6 +18,7 @@ from markupsafe import Markup
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.metrics.metrics import METRICS
+from unknown_detection.evaluation.metrics.ranking import ONE_SIDED
 from unknown_detection.evaluation.protocols.protocol import AS_PUBLISHED, FIGURE_KEY, Protocol, matching
 from unknown_detection.evaluation.report.names import (
     detector_name,
@@ -40,6 +41,7 @@ _SPREAD = "standard_deviation"
 
 _LATEX = str.maketrans(
     {"±": r"$\pm$", "×": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "\\": r"\textbackslash{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 )
 
@@ -190,7 +192,9 @@ def shown_tables(
         if not parts or not (of_config["rows"] == kind).any():
             continue
         shown = pd.concat([of for part in parts for _, of in part.groupby(but_rows, sort=False)])
-        groups = [group.format(set=set_name(of)) for group, of in zip(shown["group"], shown["unknown"], strict=True)]
+        groups = [
+            group.replace("{set}", set_name(of)) for group, of in zip(shown["group"], shown["unknown"], strict=True)
+        ]
         name, title = [protocol.name, config, "results"], f"{protocol.title} on {config}"
         if kind != AS_PUBLISHED:
             what, sides = kind.removeprefix("without_"), np.where(shown["rows"] == kind, "without", "all")
@@ -243,7 +247,7 @@ def best_first(protocol: Protocol, lines: pd.DataFrame) -> list[tuple[str, str]]
 def _heading(line: Mapping[Any, Any]) -> str:
     """Return a column's heading: its metric, and how many rows the smaller side has (both, for errors) if few."""
     metric, statistic, sides = METRICS[line["metric"]], line["statistic"], (line["n_known"], line["n_unknown"])
-    rows = sum(sides) if metric.takes == "errors" else min(sides)
+    rows = sum(sides) if metric.takes in ONE_SIDED else min(sides)
     few = f", n = {rows}" if 0 < rows < FEW else ""
     of = "" if statistic in ("", "mean") else f", {statistic.replace('_', ' ')}"
     return metric_name(metric.name) + few + of

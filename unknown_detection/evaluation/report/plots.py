@@ -273,6 +273,10 @@ def plot_points(x: Floats, series: Mapping[str, Floats], *, title: str, axes: tu
     return figure
 
 
+_MOST = 1e300
+"""The largest score that is drawn; the length of an axis between larger ones may be infinite."""
+
+
 def _range(by_role: Mapping[str, Floats]) -> tuple[float, float]:
     """Return the range to plot: nearly all scores, with known ones on at least a quarter of the axis."""
     low, high = np.percentile(np.concatenate(list(by_role.values())), [1, 99])
@@ -280,4 +284,5 @@ def _range(by_role: Mapping[str, Floats]) -> tuple[float, float]:
         bottom, top = np.percentile(by_role["in_distribution"], [1, 99])
         around = 1.5 * (top - bottom) if top > bottom else np.inf
         low, high = max(low, bottom - around), min(high, top + around)
+    low, high = np.clip([low, high], -_MOST, _MOST)
     return float(low), float(high if high > low else low + 1.0)

@@ -130,7 +130,12 @@ def report(
     require_samples(intervals)
     if plots is not False:
         require_packages("matplotlib", to="draw plots", instead="give plots=False")
-    target = Path(out)
+    target, place, here = Path(out), Path(out).resolve(), Path.cwd()
+    if place in (here, *here.parents):
+        raise EvaluationError(
+            f"A report replaces its folder, and {target} is the current one or has it. Choose a folder in it, such as "
+            f"{target / 'report'}."
+        )
     require_folder_of(target, "report", _PARTS if (target / FILE).is_file() else ())
     require_writable(target.parent)
     more = find_metrics(metrics)
@@ -159,7 +164,7 @@ def report(
     for protocol, of in judged.lines.items():
         for kind in REDUCED:
             tables[protocol] += shown_tables(protocol, of, judged.orders[protocol], kind, described.get(kind, ""))
-    temporary = target.resolve().with_name(f".{os.getpid()}.{target.resolve().name}")
+    temporary = place.with_name(f".{os.getpid()}.{place.name}")
     make_folder(temporary.parent)
     try:
         temporary.mkdir()
@@ -184,10 +189,10 @@ def report(
             for suffix, text in ((".csv", table.csv),) * csv + ((".tex", table.latex),) * latex:
                 write_text(temporary / "tables" / f"{table.name}{suffix}", text())
         # Two renames, because none replaces a folder that has files.
-        old = temporary.with_name(f".{os.getpid()}.old.{target.resolve().name}")
-        if target.exists():
-            target.resolve().replace(old)
-        finish(temporary, target.resolve())
+        old = place.with_name(f".{os.getpid()}.old.{place.name}")
+        if place.exists():
+            place.replace(old)
+        finish(temporary, place)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -34,7 +34,7 @@ from builders.storage.files import atomic_path
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line
 from unknown_detection.evaluation.files import Text, read_untrusted
 from unknown_detection.evaluation.releases import Release
-from unknown_detection.words import quantity
+from unknown_detection.words import is_printable, quantity
 
 METADATA = b"PANDAS_ATTRS"
 """Key of a Parquet schema's metadata where pandas keeps a DataFrame's `attrs`, as JSON."""
@@ -165,8 +165,10 @@ def _read_file(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
 
 def _from_memory(values: Any) -> pa.Table:
     try:
-        if isinstance(values, pa.Table):
-            return values
+        if isinstance(values, Mapping) and {"id", "score"} <= values.keys():
+            return pa.table(dict(values))
+        if hasattr(values, "__arrow_c_stream__") and not isinstance(values, pd.DataFrame | pd.Series):
+            return pa.table(values)  # Arrow's own, or of polars
         if isinstance(values, pd.DataFrame):
             table = pa.Table.from_pandas(values, preserve_index="id" in values.index.names)
             return _with_attrs(table, values.attrs.get("provenance"))
@@ -192,6 +194,10 @@ def summarize_ids(ids: Any) -> str:
 def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
     """Check a table's columns and values, and return it with the order and types of `columns`."""
     names = _known(table.column_names, columns, where)
+    if "prediction" in names and pa.types.is_boolean(table["prediction"].type):
+        raise EvaluationError(
+            f"{where} has predictions that are true or false. Give the index of the predicted class."
+        )
     try:
         table = pa.table({name: table[name].cast(kind) for name, kind in columns.items() if name in names})
     except pa.ArrowException as error:
@@ -202,6 +208,12 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
     for name in ("id", "detector"):
         if name in names and (table[name].null_count or pc.any(pc.equal(table[name], "")).as_py()):
             raise EvaluationError(f"{where} has rows without {'an' if name == 'id' else 'a'} {name}; fill them.")
+    if "detector" in names:
+        odd = [name for name in table["detector"].unique().to_pylist() if not is_printable(name)]
+        if odd:
+            raise EvaluationError(
+                f"{where} has a detector {one_line(odd[0], 60)}, with signs that are not printed. Rename it."
+            )
     if "seed" in names and pc.count_distinct(table["seed"], mode="all").as_py() > 1:
         raise EvaluationError(f"{where} has scores of several seeds; give those of each seed as a table of their own.")
     finite = pc.fill_null(pc.is_finite(table["score"]), False)

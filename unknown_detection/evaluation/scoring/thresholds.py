@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,10 +46,10 @@ class Level(NamedTuple):
         )
 
 
-def choose_level(scorer: Scorer, at_known: float) -> Level:
+def choose_level(scorer: Scorer, at_known: Any) -> Level:
     """Choose the place of the threshold among the held-out known rows; refuse too few of them."""
-    if not 0 < at_known < 1:
-        raise EvaluationError(f"at_known= is a share of known rows between 0 and 1, found {at_known:g}. Give another.")
+    if not isinstance(at_known, float | np.floating) or not 0 < at_known < 1:
+        raise EvaluationError(f"at_known= is a share of known rows between 0 and 1, found {at_known!r}. Give another.")
     if "validation" not in scorer.rows:
         raise EvaluationError(
             f"{scorer.cache.store.root} has no features of validation or held_out, on whose known rows at_known= "

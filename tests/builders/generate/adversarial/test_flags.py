@@ -82,6 +82,14 @@ def test_wrong_values_get_a_sentence(weights, tmp_path):
 
 
 @needed(*TORCH)
+@pytest.mark.parametrize("models", [("resnet50", "resnet50"), ("timm:resnet50", "resnet50")])
+def test_two_models_of_one_name_are_refused(weights, models):
+    """The later one took the place of the earlier one, whose weights were ignored without a word."""
+    with stops(BuildError, models[0], models[1], "resnet50", "--out"):
+        asked(model=models, weights=(weights, weights), attack=("pgd",), no_accuracy_check=True)
+
+
+@needed(*TORCH)
 def test_a_gpu_that_is_not_there_is_refused(weights):
     import torch
 

@@ -1,5 +1,6 @@
 """Adversarial images of real pictures on real weights, from the source to the judged release."""
 
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -16,7 +17,7 @@ from builders.errors import BuildError
 from builders.generate.adversarial.attacks import PARTS, PGD, AutoAttack
 from builders.generate.adversarial.generator import Attacker, AttackSettings, stored_pixels
 from builders.generate.adversarial.network import RESNET50, Predictions, load_network, model_named
-from builders.generate.contract import SourceImage
+from builders.generate.contract import NOT_FINITE, SourceImage
 from builders.generate.sealed import prepare_original
 from builders.release.images import decode
 from builders.sources.datasets.imagenet import IMAGENET
@@ -224,6 +225,34 @@ def test_the_best_of_some_results_is_the_most_confident_misclassification(monkey
     assert [image.values["prediction"] for image in best] == [2, 3, 0]
     assert [image.values["confidence"] for image in best] == [0.8, 0.2, 0.5]
     assert [image.values["success"] for image in best] == [True, True, False]
+
+
+@pytest.mark.parametrize("where", ["its logits", "its gradients"])
+def test_a_model_that_gives_no_numbers_attacks_nothing(where):
+    """The rows had a confidence of NaN, and those of random pixels counted as successes."""
+    torch = pytest.importorskip("torch")
+    classify = small.network().module
+
+    class NotFinite(torch.nn.Module):
+        def forward(self, pixels):
+            logits = list(classify(pixels))
+            for row in range(0, len(pixels), 2):
+                zero = pixels[row].sum() * 0
+                # The root of 0 is 0, and has no gradient.
+                logits[row] = logits[row] + (zero / 0 if where == "its logits" else zero.sqrt())
+            return torch.stack(logits)
+
+    network = copy.copy(small.network())
+    network.module = network.fast = NotFinite()
+    pixels, labels = small.images()
+    wnids = list(IMAGENET.classes())
+    rows = [
+        SourceImage(f"{number}#pgd-small", wnids[label], "", Image.fromarray(image), b"")
+        for number, (image, label) in enumerate(zip(pixels, labels, strict=True))
+    ]
+    attacked = Attacker(AttackSettings(small.MODEL, PGD(steps=3), accuracy_check=False), network)(rows)
+    assert [image.reason for image in attacked] == [NOT_FINITE, ""] * 12
+    assert all(np.isfinite(image.values["confidence"]) for image in attacked[1::2])
 
 
 def test_seeds_are_of_the_row():

@@ -112,3 +112,13 @@ def test_other_weights_are_another_folder(release, model_flags, tmp_path, capsys
     message = capsys.readouterr().err
     assert_sentence(message, "biggan/pytorch_model.bin")
     assert files_of(out) == files_of(release)
+
+
+def test_a_model_that_gives_no_numbers_ends_the_build(tmp_path, capsys):
+    """Its images were stored, black."""
+    tensors = tiny.biggan_tensors()
+    tensors["generator.conv_to_rgb.bias"].fill_(torch.nan)
+    folder, out = tiny.write_biggan(tmp_path / "biggan", tensors), tmp_path / "out"
+    assert build(out, f"--biggan={folder}", "--splits=broad-synthetic/biggan") == 2
+    assert_sentence(capsys.readouterr().err, "biggan-deep-256", "not finite")
+    assert not (out / "manifest.json").exists()

@@ -72,7 +72,7 @@ def test_images_are_those_of_a_plain_call_of_diffusers(folder):
 
 def test_the_prediction_is_of_velocity(folder):
     # One step of DDIM by hand (Song et al., equation 12; Salimans and Ho, appendix D), against the loaded scheduler.
-    scheduler = load_pipeline(folder).scheduler
+    scheduler = load_pipeline(folder, sd.present_files(folder)).scheduler
     scheduler.set_timesteps(50)
     assert scheduler.timesteps[0] == 981  # leading spacing: 49 * 20, and the offset of 1
     betas = torch.linspace(0.00085**0.5, 0.012**0.5, 1000, dtype=torch.float64) ** 2
@@ -199,6 +199,22 @@ def test_files_that_changed_since_the_start_are_refused(copy):
         generator.start(generator)
 
 
+def test_only_the_recorded_files_are_read(folder, copy):
+    """Weights in shards beside the recorded file took its place, and the manifest named the file."""
+    file = copy / "unet" / WEIGHTS["unet"]
+    shard = file.with_name("diffusion_pytorch_model-00001-of-00001.safetensors")
+    tensors = {name: 2 * tensor for name, tensor in load_file(file).items()}
+    save_file(tensors, shard, metadata={"format": "pt"})
+    index = {"metadata": {"total_size": shard.stat().st_size}, "weight_map": dict.fromkeys(tensors, shard.name)}
+    file.with_name(f"{file.name}.index.json").write_text(json.dumps(index))
+    alone, beside_shards = quick(folder, 1), quick(copy, 1)
+    assert alone.identity() == beside_shards.identity()
+    (expected,), (generated,) = (
+        generator.start(generator)([row("n01440764", 0)]) for generator in (alone, beside_shards)
+    )
+    assert np.array_equal(generated.pixels, expected.pixels)
+
+
 def test_a_published_layout_loads(copy):
     # The published files have old names in the decoder's attention, and the text encoder's positions.
     path = copy / "vae" / WEIGHTS["vae"]
@@ -214,7 +230,7 @@ def test_a_published_layout_loads(copy):
     tensors = {f"text_model.{name.removeprefix('text_model.')}": value for name, value in load_file(path).items()}
     tensors["text_model.embeddings.position_ids"] = torch.arange(77)[None]
     save_file(tensors, path, metadata={"format": "pt"})
-    load_pipeline(copy)
+    load_pipeline(copy, sd.present_files(copy))
 
 
 def test_a_repository_is_taken_from_the_hub_or_refused(folder, tmp_path, monkeypatch):
