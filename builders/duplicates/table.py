@@ -81,7 +81,8 @@ def read_earlier(manifest: Manifest, table: Path) -> EarlierTable:
     """Read a release's table of duplicates for use in another; `table` is read only if the manifest lists it."""
     if manifest.duplicates is None:
         return EarlierTable(manifest, NOTHING)
-    return EarlierTable(manifest, PairTable(read_pairs(table), {*listed_comparisons(manifest.duplicates.compared)}))
+    pairs = read_pairs(table, manifest.duplicates.sha256)
+    return EarlierTable(manifest, PairTable(pairs, {*listed_comparisons(manifest.duplicates.compared)}))
 
 
 def complete(

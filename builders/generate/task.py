@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from PIL import Image
 
 from builders.errors import BuildError
@@ -44,7 +43,8 @@ from builders.sources.base import ARRAY_SHAPES
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
-from builders.storage.parquet import arrow_rows, read_parquet
+from builders.storage.own_tables import find_own, write_own
+from builders.storage.parquet import arrow_rows
 from builders.storage.sealed_files import SealedWriter
 
 Pixels = npt.NDArray[np.uint8]
@@ -87,7 +87,7 @@ class BatchTask:
         """
         batch = self.batch
         sealed: SealedWriter | None = None
-        earlier = read_parquet(batch.record) if batch.record.exists() else None
+        earlier = find_own(batch.record)
         with contextlib.ExitStack() as opened:
             remarks = opened.enter_context(collect_remarks())
             rows = opened.enter_context(arrow_rows(self.plan, batch.start, batch.stop))
@@ -105,8 +105,7 @@ class BatchTask:
             if earlier is not None:
                 _refuse_other_images(inputs, earlier, record)
         if earlier is None:
-            with atomic_path(batch.record) as temporary:
-                pq.write_table(record, temporary, compression="zstd")
+            write_own(batch.record, record)
         return remarks
 
     def _generate(

@@ -20,7 +20,7 @@ from builders.errors import BuildError
 from builders.executors.base import Advance, Executor, Meter
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import ReadPlan
-from builders.pipeline.shards import read_record
+from builders.pipeline.shards import record_of
 from builders.plan.planner import PlannedSplit, remarks_on_classes
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import pairs_summary, read_pairs
@@ -33,12 +33,10 @@ from builders.release.entries import (
     SplitEntry,
     WithdrawnRow,
 )
-from builders.release.layout import RECORDS
 from builders.release.manifest import file_entry
 from builders.release.schema import ID_OVERLAP, arrow_schema
-from builders.release.tables import Exclusion, write_excluded, write_index
+from builders.release.tables import Exclusion, parts_beside, write_excluded, write_index
 from builders.sources.broken import RULE as BROKEN_RULE
-from builders.storage.parquet import read_parquet
 from taxonomy import tables
 
 
@@ -61,7 +59,7 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
             used_keys.update(entry.sources)
         if entries:
             path, group = request.layout.excluded(config.name), benchmark.group(config.name)
-            write_excluded(path, exclusions, keys)
+            write_excluded(path, exclusions, keys, parts_beside(config.parts, before.configs.get(config.name)))
             configs[config.name] = ConfigEntry(
                 benchmark=benchmark.name,
                 description=config.description,
@@ -98,10 +96,10 @@ def with_written_splits(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Man
 def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[Exclusion]]:
     """Write the index of a split whose shards are done; returns its entry, and what it leaves out."""
     layout, config, key = plan.request.layout, located.config, located.key
-    shards = [layout.shard(RECORDS, key, number, located.shards) for number in range(located.shards)]
-    dropped = dict(image for shard in shards for image in read_record(shard).dropped)
+    shards = located.records(layout)
+    dropped = dict(image for shard in shards for image in record_of(shard).dropped)
     columns = arrow_schema((), config.columns, image=False).names
-    rows = pa.concat_tables([read_parquet(shard, columns) for shard in shards]).replace_schema_metadata(None)
+    rows = pa.concat_tables([shard.select(columns).replace_schema_metadata(None) for shard in shards])
     if not rows.num_rows:
         # What a reason says in brackets, such as digests, is of a single image.
         reason, images = Counter(reason.partition(" (")[0] for reason in dropped.values()).most_common(1)[0]
@@ -133,7 +131,7 @@ def _finish_split(plan: BuildPlan, located: ReadPlan) -> tuple[SplitEntry, list[
         withdrawn=tuple(withdrawn),
         shortfalls=tuple(shortfalls),
         digest=rows_digest(rows),
-        data=located.data_entries(layout),
+        data=located.data_entries(layout, shards),
         index=file_entry(layout, layout.index(key)),
         sealed=tuple(file_entry(layout, layout.shard("sealed", key, n, located.shards)) for n in sealed),
         made=None if generator is None else generator.description,

@@ -184,7 +184,7 @@ class Published:
             for folder, shards in (("data", entry.data if key in self.recorded else ()), ("sealed", entry.sealed)):
                 for place in enumerate(shards):
                     files.setdefault(key, []).append(RepeatedFile(folder, *place, len(shards), self.copy_file))
-        lines = read_excluded(self._listed(self.entry.excluded))
+        lines = read_excluded(self._listed(self.entry.excluded), self.entry.excluded.sha256)
         if self.manifest.duplicates is not None:
             self._listed(self.manifest.duplicates)
         return Repeated(

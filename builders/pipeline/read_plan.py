@@ -30,12 +30,13 @@ from builders.declare.splits import Config, Part
 from builders.executors.base import Advance, Meter
 from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator
 from builders.generate.sealed import CONTENT
-from builders.pipeline.shards import SHARD_BYTES, read_record
+from builders.pipeline.shards import SHARD_BYTES, record_of
 from builders.plan.candidates import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
 from builders.release.entries import FileEntry
 from builders.release.layout import RECORDS, Layout
+from builders.release.schema import PLAN
 from builders.sources.base import IN_PLACE, Rows, SourceIndex
 from builders.sources.readers.folders import relative
 from builders.sources.sizes import estimated_bytes, file_sizes
@@ -43,7 +44,7 @@ from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX, read_starts
 from builders.storage.files import atomic_path, require_room
 from builders.storage.folders import sizes_of
-from builders.storage.parquet import read_array
+from builders.storage.own_tables import changed_meanwhile, find_own, read_own, write_own
 from builders.storage.sealed_files import published_residuals
 
 STAGING = "staging"
@@ -69,9 +70,10 @@ class Pack:
 
     def lengths(self) -> Int64:
         """Return the bytes of each image, in order; unpacks the images first if that was never done."""
-        if not self._lengths_path.exists():
+        if (recorded := find_own(self._lengths_path)) is None:
             self.unpack()
-        lengths: Int64 = read_array(self._lengths_path)
+            recorded = read_own(self._lengths_path)
+        lengths: Int64 = recorded["bytes"].to_numpy()
         return lengths
 
     def unpack(self) -> None:
@@ -80,12 +82,11 @@ class Pack:
         with atomic_path(self.path) as temporary, temporary.open("wb") as sink:
             for images in self.images():
                 lengths += [sink.write(image) for image in images]
-        with atomic_path(self._lengths_path) as temporary, temporary.open("wb") as sink:
-            np.save(sink, np.array(lengths, dtype=np.int64))
+        write_own(self._lengths_path, pa.table({"bytes": pa.array(lengths, pa.int64())}))
 
     @property
     def _lengths_path(self) -> Path:
-        return self.path.with_suffix(".lengths.npy")
+        return self.path.with_suffix(".lengths.parquet")
 
 
 @dataclass(frozen=True)
@@ -129,19 +130,43 @@ class ReadPlan:
             if not pack.path.exists():
                 pack.unpack()
 
-    def data_entries(self, layout: Layout) -> tuple[FileEntry, ...]:
-        """Return the manifest's entries of those finished shards that have pixels."""
+    def record(self, layout: Layout, shard: int) -> pa.Table | None:
+        """Return the index rows of a finished shard, with its record; None if there are none of this plan, whole."""
+        written = find_own(layout.shard(RECORDS, self.key, shard, self.shards))
+        if written is None or not _are_of(written, self.rows_of(shard)):
+            return None
+        record = record_of(written)
+        # A copy in another layout may have no containers.
+        is_other = record.copy and self.copy and record.copy != self.copy
+        return None if is_other or record.contents != self.contents else written
+
+    def records(self, layout: Layout) -> list[pa.Table]:
+        """Return those of all shards, which are finished."""
+        records = [self.record(layout, shard) for shard in range(self.shards)]
+        for shard, written in enumerate(records):
+            if written is None:
+                raise changed_meanwhile(layout.shard(RECORDS, self.key, shard, self.shards))
+        return records
+
+    def data_entries(self, layout: Layout, records: Sequence[pa.Table]) -> tuple[FileEntry, ...]:
+        """Return the manifest's entries of those shards that have pixels; `records` are those of all."""
         entries = []
-        for number in range(self.shards):
+        for number, record in enumerate(map(record_of, records)):
             path = layout.shard("data", self.key, number, self.shards)
             if path.exists():
-                record = read_record(layout.shard(RECORDS, self.key, number, self.shards))
                 entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
         return tuple(entries)
 
     def rows_of(self, shard: int) -> pa.Table:
         """Return the rows of one shard."""
         return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
+
+
+def _are_of(written: pa.Table, planned: pa.Table) -> bool:
+    """Whether a record has the rows of a plan, without images that were left out, and not those of an earlier one."""
+    dropped = pa.array([row_id for row_id, _ in record_of(written).dropped], pa.string())
+    left = planned.filter(pc.invert(pc.is_in(planned["id"], value_set=dropped))) if len(dropped) else planned
+    return all(written[name].equals(left[name]) for name in PLAN if name in written.column_names)
 
 
 def locate_splits(

@@ -20,7 +20,7 @@ from builders.release.digests import file_sha256
 from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest, SplitEntry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
-from builders.release.tables import Exclusion, write_excluded, write_index
+from builders.release.tables import Exclusion, parts_beside, write_excluded, write_index
 from builders.storage.files import atomic_path
 from builders.storage.parquet import write_arrow
 
@@ -81,7 +81,7 @@ def with_repeated_splits(
         config, entry = manifest.configs[name], manifest.by_key()[key]
         demo = manifest.benchmarks[config.benchmark].demo
         write_index(layout.index(key), rows, config.label_names, config.columns, demo=demo)
-        data = ready[key].data_entries(layout) if key in ready else entry.data
+        data = ready[key].data_entries(layout, ready[key].records(layout)) if key in ready else entry.data
         described = msgspec.structs.replace(entry, data=data, index=file_entry(layout, layout.index(key)))
         splits.setdefault(name, dict(before.configs[name].splits) if name in before.configs else {})[split] = described
         advance(rows.num_rows)
@@ -89,7 +89,10 @@ def with_repeated_splits(
     for name, entries in splits.items():
         own = [entries[key.partition("/")[2]] for key in repeated.rows if key.startswith(f"{name}/")]
         parts = [part.key for entry in own for part in entry.parts]
-        write_excluded(layout.excluded(name), [line for line in repeated.excluded if line.split in parts], parts)
+        lines = [line for line in repeated.excluded if line.split in parts]
+        published = [part.key for entry in manifest.configs[name].splits.values() for part in entry.parts]
+        others = parts_beside(published, before.configs.get(name))
+        write_excluded(layout.excluded(name), lines, parts, others)
         excluded = file_entry(layout, layout.excluded(name))
         configs[name] = msgspec.structs.replace(manifest.configs[name], splits=entries, excluded=excluded)
     used = {key for split in repeated.rows for key in manifest.by_key()[split].sources}

@@ -23,12 +23,13 @@ from builders.generate.contract import OF_ARRAYS, check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.read_plan import STAGING, ReadPlan
-from builders.pipeline.shards import ShardTask, read_record
+from builders.pipeline.shards import ShardTask, record_of
 from builders.release.entries import SIMILARITY
 from builders.release.layout import RECORDS
 from builders.release.remarks import summary as remarks_summary
 from builders.release.schema import MADE, arrow_schema
-from builders.storage.parquet import read_parquet, write_arrow
+from builders.storage.own_tables import find_own
+from builders.storage.parquet import write_arrow
 from unknown_detection.words import quantity
 
 
@@ -61,7 +62,7 @@ class ShardWork:
                     )
                 batches = cut_batches(plan.table, plan.image_generator, name, self.staging)
                 self.batches[plan.key] = plan, batches
-                missing[plan.key] = [batch for batch in batches if not batch.record.exists()]
+                missing[plan.key] = [batch for batch in batches if find_own(batch.record) is None]
         self._run(missing)
         return {plan.key: self._with_images(plan) for plan in plans}
 
@@ -178,13 +179,11 @@ class ShardWork:
         return self.layout.pixels(plan.key, shard, plan.shards)
 
     def _finished(self, split: ReadPlan, shard: int) -> bool:
-        path, data, sealed = self._files(split, shard)
-        if not path.is_file():
+        _, data, sealed = self._files(split, shard)
+        rows = split.record(self.layout, shard)
+        if rows is None:
             return False
-        record = read_record(path)
-        # A copy in another layout may have no containers, and records of before do not say any.
-        if record.contents != split.contents or (record.copy and split.copy and record.copy != split.copy):
-            return False
+        record = record_of(rows)
         generated = split.image_generator is not None  # which takes decoding
         if self.request.decode and not (record.decoded or generated):
             return False
@@ -194,11 +193,11 @@ class ShardWork:
         finished = _has_bytes(data, record.bytes) or index_only
         if index_only and self.benchmark.is_searched(split.key):
             # Of a shard with images they are read from these.
-            finished = is_of(self._pixels(split, shard), read_parquet(path, [DIGEST])[DIGEST].to_pylist())
+            finished = is_of(self._pixels(split, shard), rows[DIGEST].to_pylist())
         if split.is_sealed:
             finished = finished and _has_bytes(sealed, record.sealed_bytes)
         if finished and generated:
-            _refuse_shard_of_other_images(split, shard, path)
+            _refuse_shard_of_other_images(split, shard, rows)
         return finished
 
 
@@ -219,11 +218,10 @@ def _has_bytes(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def _refuse_shard_of_other_images(split: ReadPlan, shard: int, record: Path) -> None:
+def _refuse_shard_of_other_images(split: ReadPlan, shard: int, written: pa.Table) -> None:
     """Refuse a shard that was written of other images than the batches' records list."""
     rows = split.rows_of(shard)
     expected = rows.filter(pc.equal(rows["unreadable"], ""))
-    written = read_parquet(record, ["id", "content_sha256"])
     if expected["content_sha256"].equals(written["content_sha256"]):
         return
     digests = dict(zip(written["id"].to_pylist(), written["content_sha256"].to_pylist(), strict=True))

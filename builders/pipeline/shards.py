@@ -36,7 +36,8 @@ from builders.release.schema import COMMON, PIXEL_DIGEST, PLAN, demo_metadata, i
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
-from builders.storage.parquet import arrow_rows, read_schema
+from builders.storage.own_tables import write_own
+from builders.storage.parquet import arrow_rows
 from builders.storage.paths import as_path
 from builders.storage.sealed_files import SealedWriter, read_residuals
 
@@ -122,8 +123,7 @@ class ShardTask:
             index.num_rows, size, digest, self.decode, tuple(dropped), sealed, self.contents, self.copy
         )
         metadata = {_RECORD: json.dumps(asdict(record)).encode()}
-        with atomic_path(self.record) as temporary:
-            pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
+        write_own(self.record, index.replace_schema_metadata(metadata))
         return WrittenShard(record, remarks)
 
     def groups(
@@ -301,9 +301,9 @@ class WrittenShard(NamedTuple):
     remarks: ImageRemarks
 
 
-def read_record(path: Path) -> ShardRecord:
-    """Read what a `ShardTask` recorded of its shard."""
-    record = json.loads(read_schema(path).metadata[_RECORD])
+def record_of(rows: pa.Table) -> ShardRecord:
+    """Return what a `ShardTask` recorded of its shard, given by the table of its record."""
+    record = json.loads(rows.schema.metadata[_RECORD])
     return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
 
 

@@ -7,6 +7,8 @@ by id.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +20,7 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError, first_line, one_line
 from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount, is_training
 from builders.release.schema import KNOWN_ROLE
-from builders.storage.files import atomic_path, open_buffered
+from builders.storage.files import atomic_path, read_regular
 from builders.storage.parquet import UNREADABLE, checked, read_rows, row_group
 from unknown_detection.words import first_few, quantity
 
@@ -137,11 +139,14 @@ class NotPairsError(BuildError):
         super().__init__(f"{path} {reason}. Download or build the release again.")
 
 
-def read_pairs(path: Path) -> list[Pair]:
-    """Read a table that `write_pairs` wrote; any other file is a `NotPairsError`."""
+def read_pairs(path: Path, sha256: str = "") -> list[Pair]:
+    """Read a table that `write_pairs` wrote, with the digest that is listed; any other is a `NotPairsError`."""
     try:
-        with open_buffered(path) as opened:
-            size = path.stat().st_size
+        data = read_regular(path)
+        if sha256 and hashlib.sha256(data).hexdigest() != sha256:
+            raise NotPairsError(path, "is not the file that manifest.json lists")
+        with io.BytesIO(data) as opened:
+            size = len(data)
             # In this thread alone. A thread of Arrow's that still held the last reference to Python's file when the
             # process ended would end it with std::terminate: 1 of 60 runs that ended at once, on two busy cores.
             parquet = checked(pq.ParquetFile(opened, pre_buffer=False))

@@ -6,8 +6,10 @@ Tested by `tests/builders/release/test_release.py`.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
@@ -16,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
+from builders.release.entries import ConfigEntry
 from builders.release.schema import Column, arrow_schema
-from builders.storage.files import atomic_path, open_buffered, read_regular, replace_unless_changed
+from builders.storage.files import atomic_path, read_regular, replace_unless_changed
 from unknown_detection.csv_text import csv_text, plain_text
 
 _MOST_DIGITS = 15
@@ -63,20 +66,54 @@ def write_index(
         pq.write_table(table, temporary, compression="zstd", write_page_index=True, use_content_defined_chunking=True)
 
 
-def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequence[str]) -> None:
-    """Write a config's exclusions; lines of splits not in `replaced` are kept."""
+def write_excluded(
+    path: Path,
+    exclusions: Sequence[Exclusion],
+    replaced: Sequence[str],
+    others: Mapping[str, Mapping[str, int] | None] | None = None,
+) -> None:
+    """Write a config's exclusions; lines of splits not in `replaced` are kept.
+
+    `others` are the parts whose lines may be kept, by default any, with the images by rule that the manifest counts;
+    those that it does not list yet are of a run that has not ended. The table itself need not be the manifest's, which
+    a killed run has not written.
+    """
     before = read_regular(path) if path.exists() else None
-    lines = [] if before is None else [line for line in read_excluded(path) if line.split not in replaced]
+    lines = [] if before is None else [line for line in _parsed(path, before) if line.split not in replaced]
+    if others is not None:
+        lines = [line for line in lines if line.split in others]
+        counts = {key: Counter[str]() for key in others}
+        for line in lines:
+            counts[line.split][line.rule] += line.images
+        for key, counted in others.items():
+            if key not in replaced and counted is not None and +counts[key] != Counter(counted):
+                raise BuildError(
+                    f"{path} has other exclusions of {key} than manifest.json counts. Restore the table, or build "
+                    "that split again, too."
+                )
     lines = sorted([*lines, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
     text = csv_text([_COLUMNS, *map(attrgetter(*_COLUMNS), lines)])
     replace_unless_changed(path, text.encode("utf-8"), lambda data: data == before)
 
 
-def read_excluded(path: Path) -> list[Exclusion]:
-    """Read a table that `write_excluded` wrote; any other file is a `TableError`."""
+def parts_beside(declared: Iterable[str], before: ConfigEntry | None) -> dict[str, Mapping[str, int] | None]:
+    """Return the parts of a config whose exclusions may be in its table, with the counts of those that it lists."""
+    listed = [part for split in before.splits.values() for part in split.parts] if before is not None else []
+    return {**dict.fromkeys(declared), **{part.key: part.excluded_by_rule for part in listed}}
+
+
+def read_excluded(path: Path, sha256: str = "") -> list[Exclusion]:
+    """Read a table that `write_excluded` wrote, with the digest that is listed; any other file is a `TableError`."""
+    data = read_regular(path)
+    if sha256 and hashlib.sha256(data).hexdigest() != sha256:
+        raise TableError(path, "its SHA-256 is not the one that manifest.json lists")
+    return _parsed(path, data)
+
+
+def _parsed(path: Path, data: bytes) -> list[Exclusion]:
     exclusions = []
     try:
-        with io.TextIOWrapper(open_buffered(path), encoding="utf-8", newline="") as opened:
+        with io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="") as opened:
             reader = csv.DictReader(opened, strict=True)
             if sorted(reader.fieldnames or ()) != sorted(_COLUMNS):
                 raise TableError(path, f"the columns are not {', '.join(_COLUMNS)}")

@@ -100,7 +100,7 @@ def duplicates_table(root: Path, manifest: Manifest) -> tuple[PageTable, int] | 
     """Return a table of pairs with the same picture by splits, and the number of known-and-unknown pairs."""
     if manifest.duplicates is None:
         return None
-    pairs = read_pairs(Layout(root).inside(manifest.duplicates.path))
+    pairs = read_pairs(Layout(root).inside(manifest.duplicates.path), manifest.duplicates.sha256)
     rows = [(code(c.split), code(c.other_split), c.pairs, c.two_roles, c.two_classes) for c in counted(pairs)]
     titles = ("split", "and split", "pairs", "of two roles", "of two classes")
     by_splits = table("pairs", "Pairs of rows that show one picture, or nearly one", titles, rows)

@@ -100,7 +100,7 @@ def _excluded(root: Path, manifest: Manifest) -> Iterator[Exclusion]:
     for _, config in sorted(manifest.configs.items()):
         path = Layout(root).inside(config.excluded.path)
         try:
-            yield from read_excluded(path)
+            yield from read_excluded(path, config.excluded.sha256)
         except OSError as error:
             raise unreadable_file(path, error) from error
 

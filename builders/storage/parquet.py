@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders.storage.files import atomic_path, open_whole, refuse_irregular
+from builders.storage.files import atomic_path, open_whole, read_regular, refuse_irregular
 from builders.storage.object_path import ObjectPath
 
 UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
@@ -40,33 +40,35 @@ def open_parquet(path: Path, part: str = "ranges", *, sha256: str = "", **option
 
     `part` is what is read: `schema`, `whole` or some `ranges`. From a store the first two take one request. `options`
     are those of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers. With
-    `sha256`, which somebody lists, another file is refused; it is read as a whole.
+    `sha256`, which somebody lists, another file is refused; it is read once, as a whole.
     """
     try:
-        if isinstance(path, ObjectPath):
-            return checked(_requested(path, "whole" if sha256 else part, options, sha256))
-        refuse_irregular(path, path.stat().st_mode)
         if sha256:
-            with path.open("rb") as file:
-                _compare_digest(hashlib.file_digest(file, "sha256").hexdigest(), sha256)
+            data = read_regular(path)
+            if hashlib.sha256(data).hexdigest() != sha256:
+                raise pa.ArrowInvalid("its SHA-256 is not the one that manifest.json lists")
+            return open_bytes(data, **options)
+        if isinstance(path, ObjectPath):
+            return checked(_requested(path, part, options))
+        refuse_irregular(path, path.stat().st_mode)
         # Of a relative path, pyarrow takes ~ for a home folder.
         return checked(pq.ParquetFile(path.absolute(), **options))
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid("the name of a column is not UTF-8 text") from error
 
 
-def _compare_digest(found: str, listed: str) -> None:
-    if found != listed:
-        raise pa.ArrowInvalid("its SHA-256 is not the one that manifest.json lists")
+def open_bytes(data: bytes, **options: Any) -> pq.ParquetFile:
+    """Open a Parquet file that was read as a whole, so that nobody can change it meanwhile; raises `UNREADABLE`."""
+    try:
+        return checked(pq.ParquetFile(pa.BufferReader(data), **options))
+    except UnicodeDecodeError as error:
+        raise pa.ArrowInvalid("the name of a column is not UTF-8 text") from error
 
 
-def _requested(path: Any, part: str, options: dict[str, Any], sha256: str) -> pq.ParquetFile:
+def _requested(path: Any, part: str, options: dict[str, Any]) -> pq.ParquetFile:
     """Open a Parquet file in a store, in one request for the `schema` or the `whole`."""
     if part == "whole":
-        data = path.read_bytes()
-        if sha256:
-            _compare_digest(hashlib.sha256(data).hexdigest(), sha256)
-        return pq.ParquetFile(pa.BufferReader(data))
+        return pq.ParquetFile(pa.BufferReader(path.read_bytes()))
     if part == "schema":
         # A file with a longer footer, or a damaged one, is read as a whole.
         with contextlib.suppress(pa.ArrowInvalid):

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import Meta
 
-from builders.release.digests import file_sha256
 from builders.storage import files as regular
-from builders.storage.parquet import open_parquet, read_bounded
+from builders.storage.parquet import open_bytes, open_parquet, read_bounded
 from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, first_line, one_line, unknown_name
 from unknown_detection.words import UNPRINTABLE, first_few
 
@@ -100,19 +100,26 @@ def read_untrusted(path: Path, name: str, choose: Callable[[list[str]], list[str
     columns and returns those to read; it may refuse them before any value is read.
     """
     require_regular(path)
-    try:
-        with open_parquet(path, page_checksum_verification=True) as file:
-            return read_bounded(file, path.stat().st_size, choose(file.schema_arrow.names))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise EvaluationError(
-            f"Cannot read {name} as Parquet: {first_line(error)}. Write or download the file again."
-        ) from error
+    return _read(lambda: open_parquet(path, page_checksum_verification=True), path.stat().st_size, name, choose)
 
 
 def read_listed(path: Path, sha256: str, name: str) -> pa.Table:
     """Read a Parquet table of a release as `read_untrusted` does, and check that it has the manifest's SHA-256."""
     require_regular(path)
-    digest = file_sha256(path)
+    data = regular.read_regular(path)  # once, so that what is hashed is what is read
+    digest = hashlib.sha256(data).hexdigest()
     if digest != sha256:
         raise EvaluationError(f"{name} has the sha256 {digest[:12]}, but the manifest names {sha256[:12]}. {VERIFY}")
-    return read_untrusted(path, name)
+    return _read(lambda: open_bytes(data, page_checksum_verification=True), len(data), name, list)
+
+
+def _read(
+    opened: Callable[[], pq.ParquetFile], size: int, name: str, choose: Callable[[list[str]], list[str]]
+) -> pa.Table:
+    try:
+        with opened() as file:
+            return read_bounded(file, size, choose(file.schema_arrow.names))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise EvaluationError(
+            f"Cannot read {name} as Parquet: {first_line(error)}. Write or download the file again."
+        ) from error

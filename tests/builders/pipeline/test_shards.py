@@ -11,10 +11,11 @@ from builders.demo.images import encode_image
 from builders.errors import BuildError
 from builders.pipeline import shards
 from builders.pipeline.read_plan import shard_starts
-from builders.pipeline.shards import ROW_GROUP_BYTES, ShardTask, read_record
+from builders.pipeline.shards import ROW_GROUP_BYTES, ShardTask, record_of
 from builders.release.remarks import ImageRemarks
 from builders.release.schema import EXPECTED, MADE, PLACES, PLAN, arrow_schema, plain_schema
 from builders.storage.byte_ranges import Reader
+from builders.storage.own_tables import read_own
 from tests.sentences import stops
 
 
@@ -83,7 +84,7 @@ def test_bytes_pass_through_and_digests_are_theirs(tmp_path):
     assert record.rows == 5
     assert record.sha256 == hashlib.sha256(shard.data.read_bytes()).hexdigest()
     assert record.bytes == shard.data.stat().st_size
-    assert read_record(shard.record) == record
+    assert record_of(read_own(shard.record)) == record
 
 
 def test_row_groups_are_bounded_by_real_bytes(tmp_path):

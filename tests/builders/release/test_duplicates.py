@@ -3,6 +3,7 @@
 import io
 import itertools
 import threading
+from types import SimpleNamespace
 
 import datasets
 import msgspec
@@ -25,7 +26,7 @@ from builders.release.duplicates import (
     schema,
     write_pairs,
 )
-from builders.storage.files import open_regular, write_text
+from builders.storage.files import write_text
 from tests import manifests
 from tests.manifests import as_json, entry_of, typed
 
@@ -158,7 +159,7 @@ def test_the_table_is_read_in_one_thread(cifar_release, monkeypatch):
     """A thread of Arrow's that still holds Python's file while the process ends would end it by std::terminate."""
     threads = set()
 
-    class Watched(io.BufferedReader):
+    class Watched(io.BytesIO):
         def readinto(self, buffer):
             threads.add(threading.get_ident())
             return super().readinto(buffer)
@@ -167,6 +168,6 @@ def test_the_table_is_read_in_one_thread(cifar_release, monkeypatch):
             threads.add(threading.get_ident())
             return super().read(*size)
 
-    monkeypatch.setattr("builders.release.duplicates.open_buffered", lambda path: Watched(open_regular(path)))
+    monkeypatch.setattr("builders.release.duplicates.io", SimpleNamespace(BytesIO=Watched))
     assert read_pairs(cifar_release / "duplicates" / "pairs.parquet")
     assert threads == {threading.get_ident()}

@@ -133,7 +133,8 @@ def hostile(root):
         part = msgspec.structs.replace(split.parts[0], why=HOSTILE, excluded_by_rule={HOSTILE: 3})
         index = file_entry(Layout(root), root / split.index.path)
         splits[name] = msgspec.structs.replace(split, parts=(part,), shortfalls=(HOSTILE,), index=index)
-    config = msgspec.structs.replace(config, description=HOSTILE, splits=splits)
+    excluded = file_entry(Layout(root), Layout(root).excluded("bench"))
+    config = msgspec.structs.replace(config, description=HOSTILE, splits=splits, excluded=excluded)
     return msgspec.structs.replace(
         manifest,
         version=HOSTILE,

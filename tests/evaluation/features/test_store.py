@@ -5,6 +5,7 @@ import shutil
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.builders.conftest import files_of
@@ -155,3 +156,15 @@ def test_one_process_writes_at_a_time(tmp_path):
         pass
     with store.writing():
         pass
+
+
+def test_an_index_in_the_place_of_another_splits_is_refused(store):
+    """Of equally many rows: each split had the scores of the other."""
+    index = store.root / "index"
+    assert store.ids("cifar", "test").to_pylist() == names("test")
+    shutil.copy(index / "cifar-train" / "train.arrow", index / "cifar" / "test.arrow")
+    with stops(EvaluationError, index / "cifar" / "test.arrow"):
+        store.ids("cifar", "test")
+    shutil.copy(index / "cifar-train" / "train.arrow", part := store.root / "features" / "more.arrow")
+    with stops(EvaluationError, part):
+        RowTable(store.root / "features", store.of).has("cifar/test", pa.chunked_array([["a"]]))

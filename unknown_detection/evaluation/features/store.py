@@ -123,7 +123,7 @@ class FeatureStore:
         names = {block_column(number): name for number, name in enumerate(self.identity.blocks)}
         lines = []
         for key in self.splits:
-            index = read_columns(self._index(*key.split("/")), self.of)
+            index = self._rows(*key.split("/"))
             known = pc.sum(pc.greater_equal(index["label"], 0)).as_py()
             first = self.table.read(key, index["id"][:1])
             shapes = {names.get(name, name): f"{len(index)} x {of.shape[1]}" for name, of in first.items()}
@@ -252,7 +252,9 @@ class FeatureStore:
         """Record which rows are to be extracted, so that a row that is lost later is noticed."""
         for key, of_split in rows.items():
             if not self._index(*key).exists():
-                write_columns(self._index(*key), {name: of_split[name] for name in ("id", "label")}, self.of)
+                write_columns(
+                    self._index(*key), {name: of_split[name] for name in ("id", "label")}, self.of, split="/".join(key)
+                )
 
     def passes(self, name: str) -> RowTable:
         """Return the table for a second pass's outputs, which need not exist yet."""
@@ -260,7 +262,7 @@ class FeatureStore:
 
     def ids(self, config: str, split: str) -> pa.ChunkedArray:
         """Return the ids of a split's rows, as `ask` recorded them."""
-        return read_columns(self._index(config, split), self.of)["id"]
+        return self._rows(config, split)["id"]
 
     def by_config(self) -> dict[str, tuple[str, ...]]:
         """Return the splits with complete features, by config; all sorted."""
@@ -293,7 +295,7 @@ class FeatureStore:
         """Read the features of a split, block features on access; `EvaluationError` if there are none."""
         key, names = f"{config}/{split}", [block_column(number) for number in range(len(self.identity.blocks))]
         choose_splits(self.by_config(), [(config, split)], str(self.root))
-        index = read_columns(self._index(config, split), self.of)
+        index = self._rows(config, split)
         columns = self.table.read(key, index["id"], ("logits", "penultimate"))
 
         def read(number: int) -> Any:
@@ -312,6 +314,10 @@ class FeatureStore:
     def _record(self) -> None:
         record = {"format": FORMAT, **msgspec.to_builtins(self.identity)}
         write_text(self.root / _RECORD, json.dumps(record, indent=1, sort_keys=True) + "\n")
+
+    def _rows(self, config: str, split: str) -> pa.Table:
+        """Read which rows of a split were asked for."""
+        return read_columns(self._index(config, split), self.of, split=f"{config}/{split}")
 
     def _index(self, config: str, split: str) -> Path:
         return self.root / "index" / config / f"{split}.arrow"

@@ -137,6 +137,8 @@ class RowTable:
     def _open(self, name: str) -> _Rows:
         table = read_columns(self.folder / name, self.of, ["id"])
         about = _about(table)
+        if "environment" not in about:  # the index of a split has a name and a digest like any other
+            raise _damaged(self.folder / name)
         return _Rows(self.folder / name, about["split"], table["id"], table.column_names[1:], about["environment"])
 
 
@@ -170,10 +172,11 @@ def write_columns(path: Path, columns: Mapping[str, Any], of: str, **about: Any)
         writer.write_table(table)
 
 
-def read_columns(path: Path, of: str, compared: Sequence[str] | None = None) -> pa.Table:
+def read_columns(path: Path, of: str, compared: Sequence[str] | None = None, *, split: str = "") -> pa.Table:
     """Map an Arrow file into memory; `EvaluationError` if it is damaged, or belongs to another model or release.
 
-    Of the columns those to be read are `compared` with their checksums, None for all.
+    Of the columns those to be read are `compared` with their checksums, None for all. `split` is the one that the file
+    is of, where that is not to be learned from it; files of earlier versions do not say it.
     """
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
@@ -182,16 +185,20 @@ def read_columns(path: Path, of: str, compared: Sequence[str] | None = None) -> 
         compared = names if compared is None else compared
         if {*names} != {*checksums} or any(_checksum(table[name]) != checksums[name] for name in compared):
             raise ValueError("other columns or values")
+        if split and about.get("split", split) != split:
+            raise ValueError("another split")
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise EvaluationError(
-            f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes."
-        ) from error
+        raise _damaged(path) from error
     if about["of"] != of:
         raise EvaluationError(
             f"{path} is of another model or release than its folder. Delete it, and run the command that wrote the "
             "folder again: it resumes."
         )
     return table
+
+
+def _damaged(path: Path) -> EvaluationError:
+    return EvaluationError(f"{path} is damaged. Delete it, and run the command that wrote it again: it resumes.")
 
 
 def _about(table: pa.Table) -> dict[str, Any]:
