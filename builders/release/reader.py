@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from builders.storage.parquet import UNREADABLE, image_batch_rows, open_parquet,
 Rows = npt.NDArray[np.int64]
 Made = TypeVar("Made")
 
+_DIGEST = hashlib.sha256().digest_size
+
 _TYPES = {field.name: field.type for field in arrow_schema(())}
 
 
@@ -41,12 +44,17 @@ class UndecodableError(BuildError):
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Some rows of one row group of a shard, ascending; `first` is the place of the first among all rows read."""
+    """Some rows of one row group of a shard, ascending; `first` is the place of the first among all rows read.
+
+    `digests` are the SHA-256 that the index lists of the rows' images, one behind the other, and zeros of images whose
+    digest is of pixels: these are not compared.
+    """
 
     path: Path
     group: int
     rows: tuple[int, ...]
     first: int
+    digests: bytes = b""
 
     def _images(self) -> Iterator[bytes]:
         numbers, start = np.array(self.rows, np.int64), 0
@@ -67,12 +75,22 @@ class RowGroup:
                     decoded = make(data)
             except images.DECODE_ERRORS as error:
                 raise self._undecodable(self.rows[number], one_line(images.decode_reason(error))) from error
+            listed = self.digests[number * _DIGEST : (number + 1) * _DIGEST]
+            if any(listed) and hashlib.sha256(data).digest() != listed:
+                raise BuildError(
+                    f"The image {self._place(self.rows[number])[0]} is not the one that its index lists. Check the "
+                    "release with python -m hf_scripts.verify."
+                )
             yield decoded
 
-    def _undecodable(self, row: int, reason: str) -> UndecodableError:
+    def _place(self, row: int) -> tuple[str, str]:
+        """Return how messages name a row, and its id."""
         with _opened(self.path, ["id"]) as opened:
             row_id = opened.read_row_group(self.group, columns=["id"])["id"][row].as_py()
-        where = f"{one_line(row_id)} (row {row:,} of row group {self.group} in {self.path})"
+        return f"{one_line(row_id)} (row {row:,} of row group {self.group} in {self.path})", row_id
+
+    def _undecodable(self, row: int, reason: str) -> UndecodableError:
+        where, row_id = self._place(row)
         return UndecodableError(
             f"The image {where} does not decode ({reason}). Check the release with python -m hf_scripts.verify.",
             row_id,
@@ -125,6 +143,12 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
     """Find the row groups that contain some rows of a split, given by ascending numbers; `key` is for messages."""
     if not split.data:
         raise BuildError(f"{key} has no images in {root}, only an index. Build it without --index-only.")
+    listed, none = read_index(root, split, ["content_sha256", "stored"]).take(pa.array(rows)), "0" * 2 * _DIGEST
+    stored = zip(listed["content_sha256"].to_pylist(), listed["stored"].to_pylist(), strict=True)
+    try:
+        digests = bytes.fromhex("".join(none if kind in images.BY_PIXELS else digest for digest, kind in stored))
+    except ValueError as error:
+        raise _wrong(root / split.index.path, "has a content_sha256 that is no SHA-256") from error
     groups, start, first = [], 0, 0
     for file in split.data:
         path = root / file.path
@@ -134,7 +158,8 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
             stop = start + metadata.row_group(group).num_rows
             in_group = rows[(rows >= start) & (rows < stop)] - start
             if len(in_group):
-                groups.append(RowGroup(path, group, tuple(in_group.tolist()), first))
+                of_group = digests[first * _DIGEST : (first + len(in_group)) * _DIGEST]
+                groups.append(RowGroup(path, group, tuple(in_group.tolist()), first, of_group))
             start, first = stop, first + len(in_group)
     if first != len(rows):
         raise BuildError(

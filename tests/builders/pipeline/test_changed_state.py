@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from builders.commands import report
+from builders.commands import audit, report
 from builders.errors import BuildError
 from builders.folder_benchmark import main
 from builders.release.tables import Exclusion, read_excluded, write_excluded
@@ -86,3 +86,13 @@ def test_a_page_of_a_release_refuses_a_changed_table_of_exclusions(again, tmp_pa
     assert report.main([str(release), "--out", str(tmp_path / "page.html")]) == 2
     assert "excluded/folder.csv: its SHA-256 is not the one that manifest.json lists" in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
+
+
+def test_an_audit_refuses_images_that_are_not_those_of_the_index(again, capsys):
+    """A shard of an earlier build, whole in itself, gave other duplicates."""
+    release, _, _ = again
+    shard = release / "data/folder/far_ood-00000-of-00001.parquet"
+    rows = pq.read_table(shard)
+    pq.write_table(rows.take([1, 0, *range(2, len(rows))]), shard)
+    assert audit.main(["duplicates", str(release), "--workers", "1", "--dry-run"]) == 2
+    assert "is not the one that its index lists" in capsys.readouterr().err
