@@ -316,7 +316,7 @@ def test_a_split_without_pixels_is_named(made, tmp_path, capsys):
     ("flags", "words"),
     [
         (["--splits", "imagenet-index"], "imagenet-train"),
-        (["--splits", "imagenet/tset"], "or splits such as imagenet/external_validation with --splits"),
+        (["--splits", "imagenet/tset"], "or splits such as imagenet/external_validation"),
         (["--shard-bytes", "99999"], "--shard-bytes does not apply to --format openood, only to webdataset"),
     ],
 )
