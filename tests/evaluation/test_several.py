@@ -129,6 +129,13 @@ def test_a_second_call_computes_nothing(release, models, done, tmp_path):
 
     again, there = lines(DETECTORS)
     assert len(there) == 2 and again.features["Small"].runner is None
+    one, other = (tmp_path / f"run/scores/{name}.parquet" for name in again.scores)
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(kept)
+    assert not lines(DETECTORS)[1], "each file has the other model's scores"
+    again, there = lines(DETECTORS)
+    assert len(there) == 2
     for name, scores in again.scores.items():
         pd.testing.assert_frame_equal(scores, made.scores[name])
         assert scores.attrs == made.scores[name].attrs

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +89,8 @@ def run_each(
 ) -> tuple[dict[str, FeatureStore], dict[str, pd.DataFrame], dict[str, str]]:
     """Extract and score with one model after another; return features, scores, and what kept others from them.
 
-    Scores are read again where the file beside them says that the same was `asked` of the same features.
+    Scores are read again where the file beside them says that the same was `asked` of the same features, and has their
+    digest.
     """
     features: dict[str, FeatureStore] = {}
     scores: dict[str, pd.DataFrame] = {}
@@ -105,15 +108,16 @@ def run_each(
             words = "with negatives" if (found.root / NEGATIVES).exists() else "without negatives"
             rows = " ".join(found.splits)  # all that detectors may be fitted on, too
             key = f"{identity.release_digest} {identity.model_digest} {identity.probed} {words}\n{rows}\n{asked}\n"
-            if asked and note.is_file() and file.is_file() and note.read_text(encoding="utf-8") == key:
-                scores[name] = pd.read_parquet(file)
+            written = file.read_bytes() if file.is_file() else b""
+            if asked and note.is_file() and note.read_text(encoding="utf-8") == key + sha256(written).hexdigest():
+                scores[name] = pd.read_parquet(io.BytesIO(written))
                 log(f"{file} has the scores already")
             else:
                 note.unlink(missing_ok=True)
                 with of_the_user(name):
                     scores[name] = scored(found, file)
                 if asked and not scores[name].attrs["provenance"].get("missing"):
-                    write_text(note, key)
+                    write_text(note, key + sha256(file.read_bytes()).hexdigest())
             found.runner = None  # which would keep every model in memory
             features[name] = found
         except (EvaluationError, OwnError) as error:
