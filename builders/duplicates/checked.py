@@ -6,8 +6,8 @@ What became of an image that was decoded, and is stored as it is, stands in `.st
 of its bytes, and its pixels as they are compared (`builders.duplicates.pixels`). Both files grow at their ends as the
 check goes on, so a killed check goes on, too. A decoder's remarks are not kept, so an image with one is decoded again.
 
-An entry has a checksum of its pixels. So no order in which a disk wrote the files, nor a file that is gone, gives an
-image the pixels of another one: it is decoded again.
+An entry has a checksum of its pixels and one of itself. So no order in which a disk wrote the files, nor a file
+that is gone or changed, gives an image the pixels of another one: it is decoded again.
 
 Tested by `tests/builders/duplicates/test_decoded_once.py`.
 """
@@ -43,7 +43,7 @@ _NONE = -1
 """The row of an image without pixels: nobody compares it, or a finished build has removed them."""
 
 # NumPy cuts zeros at the end of an S32, and compares it as if they were there.
-_ENTRY = np.dtype([("content", "S32"), ("pixels", "S32"), ("row", "<i8"), ("checksum", "<u4")])
+_ENTRY = np.dtype([("content", "S32"), ("pixels", "S32"), ("row", "<i8"), ("checksum", "<u4"), ("of_entry", "<u4")])
 
 _TOGETHER = 1024
 """Images that are written at a time (ours): 3 MB."""
@@ -108,7 +108,8 @@ class _Entries:
         content = np.array(bytes.fromhex(digest), "S32")
         first, stop = (int(np.searchsorted(self._sorted, content, side)) for side in ("left", "right"))
         for number in reversed(self._order[first:stop].tolist()):  # the last knows most
-            if self._entries["pixels"][number] or not decoded:
+            _, pixels, row, _, of_entry = self._entries[number].tolist()
+            if (pixels or not decoded) and _of_entry(bytes.fromhex(digest), pixels, row) == of_entry:
                 return int(number)
         return None
 
@@ -161,7 +162,8 @@ class ImageCheck:
                 return  # whoever writes it finds it again, and says so
         with self._lock:
             row = self._rows + len(self._pixels) if small else _NONE
-            self._entries.append((bytes.fromhex(digest), pixels, row, zlib.crc32(small)))
+            content = bytes.fromhex(digest)
+            self._entries.append((content, pixels, row, zlib.crc32(small), _of_entry(content, pixels, row)))
             self._pixels += [small] if small else []
             if len(self._entries) == _TOGETHER:
                 self._write()
@@ -195,6 +197,10 @@ def image_check(layout: Layout, *, decode: bool, compared: bool, ahead: bool = F
         check.finish()
 
 
+def _of_entry(content: bytes, pixels: bytes, row: int) -> int:
+    return zlib.crc32(b"%s %s %d" % (content.ljust(32, b"\0"), pixels.ljust(32, b"\0"), row))
+
+
 def _read_entries(folder: Path) -> npt.NDArray[Any]:
     path = folder / _ENTRIES
     data = read_regular(path) if path.exists() else b""
@@ -212,6 +218,9 @@ def _mended(folder: Path) -> tuple[npt.NDArray[Any], int]:
     lost = entries["row"] >= rows
     if lost.any():
         entries = entries.copy()
-        entries["row"][lost] = _NONE
+        for number in np.flatnonzero(lost):
+            content, pixels, row, checksum, of_entry = entries[number].tolist()
+            if _of_entry(content, pixels, row) == of_entry:  # one that changed stays so
+                entries[number] = content, pixels, _NONE, checksum, _of_entry(content, pixels, _NONE)
         (folder / _ENTRIES).write_bytes(entries.tobytes())
     return entries, rows

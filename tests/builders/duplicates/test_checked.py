@@ -101,6 +101,20 @@ def test_threads_check_as_one_does(tmp_path):
         assert np.array_equal(found(tmp_path, data, decoded=True).small, shrunk(data))
 
 
+def test_a_bit_that_changes_gives_no_image_other_pixels(tmp_path):
+    check(tmp_path, PNGS, decode=True)
+    known = [found(tmp_path, data, decoded=True) for data in PNGS]
+    for path in sorted((tmp_path / ".state/checked").iterdir()):
+        whole = path.read_bytes()
+        for place in range(0, len(whole), 1 if len(whole) < 1000 else 97):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+            for data, (pixels, small) in zip(PNGS, known, strict=True):
+                now = found(tmp_path, data, decoded=True)
+                assert now is None or now.pixels == pixels
+                assert now is None or now.small is None or np.array_equal(now.small, small)
+        path.write_bytes(whole)
+
+
 @pytest.mark.parametrize("name", ["images", "pixels.rgb"])
 def test_a_file_that_ends_anywhere_gives_no_image_the_pixels_of_another(tmp_path, name):
     """A kill cuts files, a power cut leaves zeros or nothing; afterwards a check goes on behind what is whole."""

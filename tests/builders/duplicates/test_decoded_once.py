@@ -83,9 +83,9 @@ def test_a_build_decodes_each_image_once_to_compare_it(folders, decoded, tmp_pat
 
 @pytest.mark.parametrize("flags", [(), ("--splits=folder/near_ood", "--check=decode")])
 def test_room_for_what_the_check_keeps_is_asked_for_before_it_begins(folders, decoded, tmp_path, capsys, flags):
-    """By hand: 32 x 32 pixels of three bytes, two digests, a row and a checksum; what is kept is there."""
+    """By hand: 32 x 32 pixels of three bytes, two digests, a row and two checksums; what is kept is there."""
     out, free = tmp_path / "out", lambda left: lambda _: shutil._ntuple_diskusage(10**9, 10**9 - left, left)
-    needed = ROWS * (32 * 32 * 3 + 32 + 32 + 8 + 4)
+    needed = ROWS * (32 * 32 * 3 + 32 + 32 + 8 + 4 + 4)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(shutil, "disk_usage", free(needed - 1))
         assert folder_benchmark.main(arguments(folders, out, *flags)) == 2
