@@ -199,7 +199,7 @@ def commands(recorded: Figures) -> str:
                 f"{own['peak_mb']:,}",
                 f"{seconds(least['processor'])}: {own['processor'] / least['processor']:.1f} times",
                 beside,
-                f"{of['exponents'][name]:.2f}",
+                f"{of['exponents'][name] or 0:.2f}",
             ]
         )
     head = ["command", "what `datasets` does", "processor time", "MB", "least work", "`datasets`", "exponent"]
