@@ -24,7 +24,7 @@ from builders.release.duplicates import Comparison, Pair, comparison, groups, ne
 from builders.release.entries import SIMILARITY, Manifest, SplitEntry
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
-from builders.storage.own_tables import find_own
+from builders.storage.kept_tables import find_kept
 
 if TYPE_CHECKING:
     from builders.declare.benchmark import Benchmark
@@ -113,7 +113,7 @@ def _decoded(layout: Layout, key: str, entry: SplitEntry) -> pa.ChunkedArray | N
     """Return digests over the pixels of a split's rows; None if not all were decoded, or for other rows."""
     config, _, name = key.partition("/")
     parts = sorted((layout.state / "parts" / config).glob(f"{name}-?????-of-?????.parquet"))
-    tables = [table for part in parts if (table := find_own(part)) is not None]
+    tables = [table for part in parts if (table := find_kept(part)) is not None]
     if not tables or len(tables) < len(parts) or any(PIXEL_DIGEST not in table.column_names for table in tables):
         return None
     columns = ["id", "label", "role", DIGEST, PIXEL_DIGEST]

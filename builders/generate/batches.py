@@ -23,7 +23,7 @@ from builders.generate.contract import Generated, Generator
 from builders.release import images
 from builders.release.schema import INPUT_DIGEST, MADE, PLACES, Column, plain_schema
 from builders.storage.byte_ranges import PACK_SUFFIX
-from builders.storage.own_tables import read_own
+from builders.storage.kept_tables import read_kept
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -133,7 +133,7 @@ def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns
     schema = record_schema(columns).append(pa.field("file", pa.string())).append(pa.field("offset", pa.int64()))
     records = [schema.empty_table()]
     for batch in batches:
-        record = read_own(batch.record).replace_schema_metadata(None)
+        record = read_kept(batch.record).replace_schema_metadata(None)
         sizes = record["size"].to_numpy()
         record = record.append_column("file", pa.repeat(batch.pack.name, record.num_rows))
         records.append(record.append_column("offset", pa.array(np.cumsum(sizes) - sizes)))

@@ -43,7 +43,7 @@ from builders.sources.base import ARRAY_SHAPES
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
-from builders.storage.own_tables import find_own, write_own
+from builders.storage.kept_tables import find_kept, write_kept
 from builders.storage.parquet import arrow_rows
 from builders.storage.sealed_files import SealedWriter
 
@@ -87,7 +87,7 @@ class BatchTask:
         """
         batch = self.batch
         sealed: SealedWriter | None = None
-        earlier = find_own(batch.record)
+        earlier = find_kept(batch.record)
         with contextlib.ExitStack() as opened:
             remarks = opened.enter_context(collect_remarks())
             rows = opened.enter_context(arrow_rows(self.plan, batch.start, batch.stop))
@@ -105,7 +105,7 @@ class BatchTask:
             if earlier is not None:
                 _refuse_other_images(inputs, earlier, record)
         if earlier is None:
-            write_own(batch.record, record)
+            write_kept(batch.record, record)
         return remarks
 
     def _generate(

@@ -44,7 +44,7 @@ from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX, read_starts
 from builders.storage.files import atomic_path, require_room
 from builders.storage.folders import sizes_of
-from builders.storage.own_tables import changed_meanwhile, find_own, read_own, write_own
+from builders.storage.kept_tables import changed_meanwhile, find_kept, read_kept, write_kept
 from builders.storage.sealed_files import published_residuals
 
 STAGING = "staging"
@@ -70,9 +70,9 @@ class Pack:
 
     def lengths(self) -> Int64:
         """Return the bytes of each image, in order; unpacks the images first if that was never done."""
-        if (recorded := find_own(self._lengths_path)) is None:
+        if (recorded := find_kept(self._lengths_path)) is None:
             self.unpack()
-            recorded = read_own(self._lengths_path)
+            recorded = read_kept(self._lengths_path)
         lengths: Int64 = recorded["bytes"].to_numpy()
         return lengths
 
@@ -82,7 +82,7 @@ class Pack:
         with atomic_path(self.path) as temporary, temporary.open("wb") as sink:
             for images in self.images():
                 lengths += [sink.write(image) for image in images]
-        write_own(self._lengths_path, pa.table({"bytes": pa.array(lengths, pa.int64())}))
+        write_kept(self._lengths_path, pa.table({"bytes": pa.array(lengths, pa.int64())}))
 
     @property
     def _lengths_path(self) -> Path:
@@ -132,7 +132,7 @@ class ReadPlan:
 
     def record(self, layout: Layout, shard: int) -> pa.Table | None:
         """Return the index rows of a finished shard, with its record; None if there are none of this plan, whole."""
-        written = find_own(layout.shard(RECORDS, self.key, shard, self.shards))
+        written = find_kept(layout.shard(RECORDS, self.key, shard, self.shards))
         if written is None or not _are_of(written, self.rows_of(shard)):
             return None
         record = record_of(written)

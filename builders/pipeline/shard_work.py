@@ -28,7 +28,7 @@ from builders.release.entries import SIMILARITY
 from builders.release.layout import RECORDS
 from builders.release.remarks import summary as remarks_summary
 from builders.release.schema import MADE, arrow_schema
-from builders.storage.own_tables import find_own
+from builders.storage.kept_tables import find_kept
 from builders.storage.parquet import write_arrow
 from unknown_detection.words import quantity
 
@@ -62,7 +62,7 @@ class ShardWork:
                     )
                 batches = cut_batches(plan.table, plan.image_generator, name, self.staging)
                 self.batches[plan.key] = plan, batches
-                missing[plan.key] = [batch for batch in batches if find_own(batch.record) is None]
+                missing[plan.key] = [batch for batch in batches if find_kept(batch.record) is None]
         self._run(missing)
         return {plan.key: self._with_images(plan) for plan in plans}
 

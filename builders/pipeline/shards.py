@@ -36,7 +36,7 @@ from builders.release.schema import COMMON, PIXEL_DIGEST, PLAN, demo_metadata, i
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
-from builders.storage.own_tables import write_own
+from builders.storage.kept_tables import write_kept
 from builders.storage.parquet import arrow_rows
 from builders.storage.paths import as_path
 from builders.storage.sealed_files import SealedWriter, read_residuals
@@ -123,7 +123,7 @@ class ShardTask:
             index.num_rows, size, digest, self.decode, tuple(dropped), sealed, self.contents, self.copy
         )
         metadata = {_RECORD: json.dumps(asdict(record)).encode()}
-        write_own(self.record, index.replace_schema_metadata(metadata))
+        write_kept(self.record, index.replace_schema_metadata(metadata))
         return WrittenShard(record, remarks)
 
     def groups(

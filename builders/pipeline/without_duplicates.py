@@ -37,7 +37,7 @@ from builders.pipeline.shards import ShardTask
 from builders.plan.planner import PlannedSplit, plan
 from builders.release.duplicates import Pair, PairedRow, pair_of
 from builders.release.schema import KNOWN_ROLE, PIXEL_DIGEST, ROLES
-from builders.storage.own_tables import find_own, read_own
+from builders.storage.kept_tables import find_kept, read_kept
 from builders.storage.parquet import write_arrow
 from unknown_detection.words import first_few
 
@@ -214,7 +214,7 @@ class _Survey:
                 record = self.folder / f"{name}-{shard:05d}.parquet"
                 pixels = record.with_suffix(".rgb") if self.build.draws.benchmark.is_searched(split.key) else None
                 records.append((record, pixels))
-                if find_own(record) is None or (pixels is not None and not pixels.exists()):
+                if find_kept(record) is None or (pixels is not None and not pixels.exists()):
                     task = work.task(split, shard, plan=plan_file, data=None, record=record)
                     tasks.append(dataclasses.replace(task, pixels=pixels))
                     if task.stored != "source":
@@ -224,7 +224,7 @@ class _Survey:
         with self.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks)) as advance:
             self.executor.run(tasks, advance)
         for record, pixels in records:
-            rows = read_own(record)
+            rows = read_kept(record)
             self._add_digests(rows)
             if pixels is not None:
                 self.pixels |= {row: (pixels, number) for number, row in enumerate(rows["id"].to_pylist())}

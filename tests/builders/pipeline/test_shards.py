@@ -15,7 +15,7 @@ from builders.pipeline.shards import ROW_GROUP_BYTES, ShardTask, record_of
 from builders.release.remarks import ImageRemarks
 from builders.release.schema import EXPECTED, MADE, PLACES, PLAN, arrow_schema, plain_schema
 from builders.storage.byte_ranges import Reader
-from builders.storage.own_tables import read_own
+from builders.storage.kept_tables import read_kept
 from tests.sentences import stops
 
 
@@ -84,7 +84,7 @@ def test_bytes_pass_through_and_digests_are_theirs(tmp_path):
     assert record.rows == 5
     assert record.sha256 == hashlib.sha256(shard.data.read_bytes()).hexdigest()
     assert record.bytes == shard.data.stat().st_size
-    assert record_of(read_own(shard.record)) == record
+    assert record_of(read_kept(shard.record)) == record
 
 
 def test_row_groups_are_bounded_by_real_bytes(tmp_path):

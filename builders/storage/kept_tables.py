@@ -3,7 +3,7 @@
 What they say goes into the release, whose digests are made from them: nothing else would notice that one changed on
 the disk, or lies under the name of another. Such a table is as good as none.
 
-Tested by `tests/builders/storage/test_own_tables.py`.
+Tested by `tests/builders/storage/test_kept_tables.py`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from builders.storage.parquet import UNREADABLE, read_parquet
 _SEAL = b"seal"
 
 
-def write_own(path: Path, table: pa.Table) -> None:
+def write_kept(path: Path, table: pa.Table) -> None:
     """Write a table of strings, numbers and truth values, with its metadata; it is complete once it is there."""
     sealed = table.replace_schema_metadata({**(table.schema.metadata or {}), _SEAL: _seal(path, table)})
     with atomic_path(path) as temporary:
         pq.write_table(sealed, temporary, compression="zstd")
 
 
-def find_own(path: Path) -> pa.Table | None:
-    """Read a table that `write_own` wrote; None if it is not there, or not as it was written."""
+def find_kept(path: Path) -> pa.Table | None:
+    """Read a table that `write_kept` wrote; None if it is not there, or not as it was written."""
     if not path.is_file():
         return None
     try:
@@ -42,9 +42,9 @@ def find_own(path: Path) -> pa.Table | None:
         return None
 
 
-def read_own(path: Path) -> pa.Table:
+def read_kept(path: Path) -> pa.Table:
     """Read a table that this run has written, or found whole."""
-    if (table := find_own(path)) is None:
+    if (table := find_kept(path)) is None:
         raise changed_meanwhile(path)
     return table
 
