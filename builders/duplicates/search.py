@@ -197,7 +197,7 @@ def _coarsely_reached(points: Floats, index: Index) -> tuple[Rows, Rows]:
 
 
 def _reached(points: Floats, of: Searched, rows: Rows, columns: Rows) -> tuple[Rows, Rows, Bools]:
-    """Return which of some pairs are within `REACH`, and whether their outlines alone may be within the threshold."""
+    """Return those pairs that are within `REACH`, and whether their outlines alone may be within the threshold."""
     likely, by_outline = np.zeros((2, len(rows)), bool)
     for row, pairs in _by_row(rows):
         crops, references = points[:, row], of.references.points[columns[pairs]]

@@ -154,7 +154,7 @@ def decode(data: bytes) -> Image.Image:
     except UnreadableImageError:
         raise
     except (MemoryError, SystemError, *DECODE_ERRORS):  # SystemError is Pillow's, of JPEG 2000 without memory
-        pass  # with the error goes what its frames hold of the image
+        pass  # its traceback, which holds the image's memory, ends here
     require_memory(data)
     try:
         return _decoded(data)
@@ -214,7 +214,7 @@ def _plain_jpeg(data: bytes) -> Image.Image | None:
     try:
         if mode is None:
             return None
-        image = Image.new(mode, header.read.size, None)  # nobody sets its pixels first
+        image = Image.new(mode, header.read.size, None)  # without pixels, which the decoder sets
         image.frombytes(data, "jpeg", mode, "")
         return image
     except DECODE_ERRORS:  # Pillow finds it again, and says what it is
