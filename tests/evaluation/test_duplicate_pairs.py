@@ -40,7 +40,7 @@ def test_a_release_without_the_table_says_of_no_row_that_it_is_a_duplicate(tmp_p
 
 def test_a_table_that_was_changed_is_refused(root):
     pq.write_table(pairs_table(PAIRS[1:]), root / "duplicates" / "pairs.parquet")
-    assert "but the manifest names" in of_table(root)
+    assert "its SHA-256 is not the one" in of_table(root)
     (root / "duplicates" / "pairs.parquet").unlink()
     assert "duplicates/pairs.parquet: No such file or directory" in of_table(root)
 
@@ -73,6 +73,6 @@ def test_the_table_of_a_tag_on_the_hub_is_read_also_once_the_branch_has_moved_on
 
 def test_a_table_that_the_hub_lacks_or_changed_is_refused(published):
     published.commit(REPO, {"duplicates/pairs.parquet": b"PAR1"})
-    assert "but the manifest names" in refusal(load(REPO).duplicates)
+    assert "its SHA-256 is not the one" in refusal(load(REPO).duplicates)
     published.commit(REPO, {"duplicates/pairs.parquet": None})
     assert "has no duplicates/pairs.parquet, although its manifest names it" in refusal(load(REPO).duplicates)

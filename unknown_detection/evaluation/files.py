@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import Meta
 
 from builders.storage import files as regular
-from builders.storage.parquet import open_bytes, open_parquet, read_bounded
+from builders.storage.parquet import open_parquet, read_bounded
 from unknown_detection.evaluation.errors import EvaluationError, evaluation_errors, first_line, one_line, unknown_name
 from unknown_detection.words import UNPRINTABLE, first_few
 
@@ -92,33 +91,20 @@ def load_python(spec: str, kind: str) -> tuple[Any, str, Path, str]:
     return getattr(module, name), name, path, digest
 
 
-def read_untrusted(path: Path, name: str, choose: Callable[[list[str]], list[str]] = list) -> pa.Table:
+def read_untrusted(
+    path: Path, name: str, choose: Callable[[list[str]], list[str]] = list, *, sha256: str = ""
+) -> pa.Table:
     """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
 
     Refused is what is no regular file or no Parquet, is encrypted or damaged, claims an absurd number of rows, has a
-    column twice, has a very long text, or unpacks to far more than the file has. `choose` is given the names of all
-    columns and returns those to read; it may refuse them before any value is read.
+    column twice, has a very long text, unpacks to far more than the file has, or has another SHA-256 than a manifest
+    lists, if that is given. `choose` is given the names of all columns and returns those to read; it may refuse them
+    before any value is read.
     """
     require_regular(path)
-    return _read(lambda: open_parquet(path, page_checksum_verification=True), path.stat().st_size, name, choose)
-
-
-def read_listed(path: Path, sha256: str, name: str) -> pa.Table:
-    """Read a Parquet table of a release as `read_untrusted` does, and check that it has the manifest's SHA-256."""
-    require_regular(path)
-    data = regular.read_regular(path)  # once, so that what is hashed is what is read
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != sha256:
-        raise EvaluationError(f"{name} has the sha256 {digest[:12]}, but the manifest names {sha256[:12]}. {VERIFY}")
-    return _read(lambda: open_bytes(data, page_checksum_verification=True), len(data), name, list)
-
-
-def _read(
-    opened: Callable[[], pq.ParquetFile], size: int, name: str, choose: Callable[[list[str]], list[str]]
-) -> pa.Table:
     try:
-        with opened() as file:
-            return read_bounded(file, size, choose(file.schema_arrow.names))
+        with open_parquet(path, sha256=sha256, page_checksum_verification=True) as file:
+            return read_bounded(file, path.stat().st_size, choose(file.schema_arrow.names))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise EvaluationError(
             f"Cannot read {name} as Parquet: {first_line(error)}. Write or download the file again."
