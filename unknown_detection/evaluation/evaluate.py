@@ -111,26 +111,13 @@ def evaluate(
     return figures
 
 
-Side = tuple[str, str, str, str]
-"""The detector, config, split and role of unknown rows."""
-
-
-def _sides(run: ScoredRun) -> Iterator[tuple[Side, pd.DataFrame, pd.DataFrame]]:
-    """Yield the unknown rows to evaluate of a run's detectors, each after the known rows beside them."""
-    for detector, rows in run.rows.items():
-        for config, known, of_config in frame.each_config(rows):
-            for split, of_split in frame.by(of_config, "split").items():
-                for role, unknown in frame.by(of_split, "role").items():
-                    yield (detector, config, split, role), known, unknown
-
-
 def lines_of(
     run: ScoredRun, metrics: Mapping[str, Metric], intervals: int, against: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the lines of a run: of each detector and config the splits, then the means of roles."""
     counts = functools.cache(partial(row_counts, samples=intervals))
 
-    def judge(side: tuple[Side, pd.DataFrame, pd.DataFrame]) -> Floats:
+    def judge(side: tuple[tuple[str, str, str, str], pd.DataFrame, pd.DataFrame]) -> Floats:
         """Return each metric, followed by those of the bootstrap samples; shape (metrics, 1 + samples)."""
         (detector, config, split, role), known, unknown = side
         rankings = frame.rankings(known, unknown, takes={metric.takes for metric in metrics.values()})
@@ -150,7 +137,13 @@ def lines_of(
         samples = resampled(*scores, errors, drawn, metrics, labelled)
         return np.append(values, [samples[name] for name in metrics], axis=1)
 
-    sides = [*_sides(run)]
+    sides = [
+        ((detector, config, split, role), known, unknown)
+        for detector, rows in run.rows.items()
+        for config, known, of_config in frame.each_config(rows)
+        for split, of_split in frame.by(of_config, "split").items()
+        for role, unknown in frame.by(of_split, "role").items()
+    ]
     # NumPy sorts and adds without the interpreter's lock.
     with ThreadPoolExecutor(os.cpu_count() if intervals else 1) as threads:
         measured = [*threads.map(judge, sides)]

@@ -68,14 +68,13 @@ class ComparedModels:
         ranks = self.ranks
         assert ranks is not None
         of_all = self.areas[ranks.mean.index]
-        best, order = of_all.max(axis=1), ranks.mean.sort_values(kind="stable")
+        order, wins = ranks.mean.sort_values(kind="stable"), of_all.eq(of_all.max(axis=1), axis=0).sum()
         rows: list[list[Value | Cell]] = []
         for name, rank in order.items():
-            areas = [of_all[name].mean(), of_all[name].min(), of_all[name].max()]
-            cells = [Cell(f"{100 * area:.2f}", order=float(area)) for area in areas]
-            wins = int((of_all[name] == best).sum())
+            areas = [100 * area for area in (of_all[name].mean(), of_all[name].min(), of_all[name].max())]
+            cells = [Cell(f"{number:.2f}", order=float(number)) for number in (rank, *areas)]
             near = "yes" if rank - order.iloc[0] <= ranks.difference else "no"
-            rows.append([shown_name(str(name)), Cell(f"{rank:.2f}", order=float(rank)), *cells, wins, near])
+            rows.append([shown_name(str(name)), *cells, int(wins[name]), near])
         left_out, models = len(self.areas.columns) - len(order), len(self.areas)
         note = (
             f"Friedman's test over {models} models: chi-squared {ranks.chi_squared:.2f}, p = {ranks.p:.2g}. Mean "
