@@ -8,7 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from unknown_detection.evaluation.__main__ import COMMANDS, with_flags
+from unknown_detection.evaluation.__main__ import command, with_flags
 from unknown_detection.evaluation.errors import EXTRA
 
 ROOT = Path(__file__).parents[2]
@@ -24,9 +24,9 @@ def test_the_extra_is_what_the_project_lists():
 HELP = """
 import contextlib, io, json, sys
 sys.modules.update(dict.fromkeys({extra!r}))
-from unknown_detection.evaluation.__main__ import COMMANDS, main
+from unknown_detection.evaluation.__main__ import command, main
 found = []
-for arguments in ([], *([name] for name in COMMANDS)):
+for arguments in ([], *([name] for name in command.commands)):
     with contextlib.redirect_stdout(io.StringIO()) as said:
         code = main([*arguments, "--help"])
     found.append((arguments, code, said.getvalue()))
@@ -39,7 +39,7 @@ def test_help_needs_nothing_of_the_extra_and_ends_with_an_example():
         [sys.executable, "-c", HELP.format(extra=EXTRA)], cwd=ROOT, capture_output=True, text=True, check=True
     )
     found = json.loads(process.stdout)
-    assert [arguments for arguments, _, _ in found] == [[], *([name] for name in COMMANDS)]
+    assert [arguments for arguments, _, _ in found] == [[], *([name] for name in command.commands)]
     for arguments, code, said in found:
         assert code == 0, arguments
         assert "Example: python -m unknown_detection evaluate " in " ".join(said.split()), arguments

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 import warnings
@@ -12,18 +11,11 @@ from typing import Any
 import click
 
 from builders.errors import BuildError
+from unknown_detection.evaluation.commands import extract, report, run, score
 from unknown_detection.evaluation.errors import EXTRA, EvaluationError, EvaluationWarning, not_installed_message
 from unknown_detection.help import HelpGroup
 from unknown_detection.terminal.command_line import run_command_line
 from unknown_detection.terminal.progress import log
-
-# Commands are imported on use: `--help` works without torch and matplotlib.
-COMMANDS = {
-    "extract": "Extract features of a release with a model.",
-    "score": "Fit detectors and score every row of a release.",
-    "run": "Extract, score and report, in one go.",
-    "report": "Compute a paper's figures from scores: tables, plots, a summary.",
-}
 
 
 def with_flags(message: str, parameters: Sequence[click.Parameter]) -> str:
@@ -49,17 +41,7 @@ def with_flags(message: str, parameters: Sequence[click.Parameter]) -> str:
 
 class _Commands(HelpGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"unknown_detection.evaluation.commands.{name}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        return [*self.commands]  # in the order of the steps
 
     def invoke(self, ctx: click.Context) -> object:
         def show(message: Warning | str, category: type[Warning], *where: Any, **how: Any) -> None:
@@ -89,8 +71,7 @@ class _Commands(HelpGroup):
             ) from error
 
     def _in_flags(self, ctx: click.Context, message: str) -> str:
-        command = self.get_command(ctx, ctx.invoked_subcommand or "")
-        return with_flags(message, command.params if command else ())
+        return with_flags(message, self.commands[str(ctx.invoked_subcommand)].params)
 
 
 @click.command(
@@ -100,6 +81,10 @@ class _Commands(HelpGroup):
 )
 def command() -> None:
     """Evaluate detectors of unknowns on releases of unknown-detection benchmarks."""
+
+
+for _module in (extract, score, run, report):
+    command.add_command(_module.command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

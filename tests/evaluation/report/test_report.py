@@ -21,8 +21,8 @@ from tests.evaluation.refusals import refusal
 from tests.evaluation.report.as_text import figures_of, page_of
 from tests.examples.papers.scripts import script
 from tests.sentences import assert_sentence
+from unknown_detection.evaluation import releases
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.protocols import PROTOCOLS, Protocol
@@ -38,7 +38,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 def opened_once():
     """Lets all reports read the rows of one opened release; nothing here changes it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(options, "load", functools.cache(load))
+        patch.setattr(releases, "load", functools.cache(load))
         yield
 
 

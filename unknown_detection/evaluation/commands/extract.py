@@ -36,13 +36,13 @@ from unknown_detection.help import ESSENTIALS, helpful
 @options.of(options.EXTRACT, "--share", metavar="K/N")
 @options.of(options.EXTRACT, "--dry-run", is_flag=True)
 def command(executor: str, ray_address: str | None, **flags: Any) -> None:
-    """Extract features of a release with a model, in one forward pass per image.
+    """Extract features of a release with a model.
 
-    Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
-    interrupted run resumes. Images that the release says are prepared for a model's input are used as they are stored
-    if the model has this input, and resized otherwise. Known test images come first: the model's accuracy on them is
-    printed beside the published one, and a difference of over one point and chance ends the run. On a running Ray
-    cluster (--executor ray) tasks share the images, each with a GPU if --device is cuda.
+    One forward pass per image stores its logits, penultimate features (the input of the last linear layer) and pooled
+    block outputs. An interrupted run resumes. Images that the release says are prepared for a model's input are used
+    as they are stored if the model has this input, and resized otherwise. Known test images come first: the model's
+    accuracy on them is printed beside the published one, and a difference of over one point and chance ends the run.
+    On a running Ray cluster (--executor ray) tasks share the images, each with a GPU if --device is cuda.
     """
     ExecutorFlags(executor, ray_address=ray_address, dry_run=flags["dry_run"]).check()
     from unknown_detection.evaluation.features.extract import extract

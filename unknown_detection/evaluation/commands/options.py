@@ -16,8 +16,6 @@ from typing import Any, TypeVar
 import click
 
 from builders.cli import executor_flags
-from unknown_detection.evaluation.files import load_python
-from unknown_detection.evaluation.releases import load
 from unknown_detection.help import no_sync_option
 from unknown_detection.terminal.progress import Log, log, result
 
@@ -64,7 +62,7 @@ def combined(*options: Decorator[Any]) -> Decorator[Any]:
 def listed(*names: str, **attributes: Any) -> Decorator[Any]:
     """An option with a comma-separated list, or None; repeated, it adds up."""
     return click.option(
-        *names, multiple=True, callback=lambda context, option, texts: ",".join(texts) if texts else None, **attributes
+        *names, multiple=True, callback=lambda context, option, texts: ",".join(texts) or None, **attributes
     )
 
 
@@ -101,11 +99,6 @@ def _settings(context: click.Context, option: click.Parameter, texts: tuple[str,
     from unknown_detection.evaluation.detectors.choice import parse_settings
 
     return parse_settings(texts)
-
-
-def _metrics(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> list[Any]:
-    named = [name for name in ",".join(texts).split(",") if name]
-    return [load_python(name, "metric")[0] if ".py:" in name else name for name in named]
 
 
 features = combined(
@@ -155,7 +148,7 @@ texts = combined(
 """--prompt and --negatives."""
 
 figures = combined(
-    of(REPORT, "--metrics", metavar="NAME|FILE.py:NAME,...", multiple=True, callback=_metrics),
+    listed("--metrics", metavar="NAME|FILE.py:NAME,...", help=described(REPORT)["metrics"]),
     of(REPORT, "--intervals", metavar="SAMPLES", type=COUNT, default=0),
     of(REPORT, "--plots/--no-plots", default=None),
 )
@@ -194,6 +187,8 @@ cluster_options = combined(*executor_flags.CLUSTER_OPTIONS)
 
 def given(flags: dict[str, Any]) -> dict[str, Any]:
     """Return flags as the steps take them: the release opened, and the model's name with the tag of its weights."""
+    from unknown_detection.evaluation.releases import load
+
     release, revision, model, tag = (flags.get(name) for name in ("release", "revision", "model", "pretrained"))
     asked = {name: value for name, value in flags.items() if name != "revision"}
     asked["release"] = None if release is None else load(release, revision)

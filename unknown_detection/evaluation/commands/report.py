@@ -49,14 +49,15 @@ from unknown_detection.help import ESSENTIALS, helpful
 @options.quiet
 @json_option()
 def command(first: tuple[str, ...], more: tuple[str, ...], *, as_json: bool, **flags: Any) -> None:
-    """Compute the papers' figures from scores of any detector: a table of results, and a page with tables and plots.
+    """Compute the papers' figures from scores of any detector.
 
     A scores file needs the columns id and score (higher = more unknown). Predictions, a column prediction with
     indices of classes, are needed for misclassification, unknown and error detection only; a column detector tells
     several detectors in one file apart. Each row of the release needs exactly one score; the splits validation,
     external_validation and train may be missing.
 
-    Prints the main figures of each protocol, the best detector first, and writes report.html and figures.parquet.
+    Prints the main figures of each protocol, the best detector first, and writes report.html, a page with tables and
+    plots, and figures.parquet.
     """
     from unknown_detection.evaluation.report.report import report
 

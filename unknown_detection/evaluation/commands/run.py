@@ -42,11 +42,11 @@ from unknown_detection.help import ESSENTIALS
 @options.run_options
 @json_option()
 def command(models: Path | None, detectors: str | None, own: tuple[str, ...], *, as_json: bool, **flags: Any) -> int:
-    """Extract features of a release with one model or several, score them with detectors, and report.
+    """Extract, score and report, in one go.
 
-    These are `extract`, `score` and `report`, each with its usual files in a folder of its own below --out. Run again,
-    the command goes on where it ended. It ends with the main figures; the exit code is 3 where a model of a list or a
-    detector that was asked for could not be scored: a warning says why.
+    These are the steps `extract`, `score` and `report`, with one model or several, each with its usual files in a
+    folder of its own below --out. Run again, the command goes on where it ended. It ends with the main figures; the
+    exit code is 3 where a model of a list or a detector that was asked for could not be scored: a warning says why.
     """
     from unknown_detection.evaluation.run import run
     from unknown_detection.evaluation.several import read_models

@@ -125,15 +125,15 @@ USUAL = {
 others."""
 
 
-def find_metrics(asked: str | Callable[..., float] | Iterable[str | Callable[..., float]]) -> list[Metric]:
-    """Find metrics by their names, by the names of columns, or by functions that `metric` decorated.
+def find_metrics(asked: str | Callable[..., float] | Iterable[str | Callable[..., float]] | None) -> list[Metric]:
+    """Find metrics by their names, those of columns, FILE.py:NAME, or functions that `metric` decorated; None is none.
 
     Raises:
         EvaluationError: there is no metric of a name, it is one of decisions, or a function is not decorated.
         TypeError: it is something else.
     """
-    if isinstance(asked, str):
-        asked = [name.strip() for name in asked.split(",")]
+    if isinstance(asked, str | None):
+        asked = [name.strip() for name in (asked or "").split(",") if name.strip()]
     found = [*map(_find_metric, asked if isinstance(asked, Iterable) else [asked])]
     for of in found:
         if of.takes == "rejected":
@@ -142,6 +142,10 @@ def find_metrics(asked: str | Callable[..., float] | Iterable[str | Callable[...
 
 
 def _find_metric(metric: str | Callable[..., float]) -> Metric:
+    if isinstance(metric, str) and ".py:" in metric:
+        from unknown_detection.evaluation.files import load_python  # with Arrow, which metrics of scores do without
+
+        metric = load_python(metric, "metric")[0]
     if isinstance(metric, str):
         name = find_name("metric", metric, {*METRICS, *USUAL} - {"AUROC"})  # which is `auroc` in other letters
         return METRICS[USUAL.get(name, name)]
