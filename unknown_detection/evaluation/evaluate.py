@@ -58,9 +58,9 @@ def evaluate(
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
         splits: what to evaluate, as `CONFIG[/SPLIT],...` or several such texts; None for all splits that `score`
             scored, or that the ids of other scores are of.
-        metrics: one or several: names (`AUROC`, or those of all metrics, such as `auroc` and `oscr`), or functions
-            decorated with `ud.metric`; None for the four usual ones. For metrics of errors, such as `aurc`, every
-            unknown row is one; `accuracy` is that of the known rows alone.
+        metrics: one or several: names (`AUROC`, or those of all metrics, such as `auroc` and `oscr`), functions
+            decorated with `ud.metric`, or `FILE.py:NAME` for one in a file; None for the four usual ones. For metrics
+            of errors, such as `aurc`, every unknown row is one; `accuracy` is that of the known rows alone.
         intervals: number of bootstrap samples, such as 1000 and at least 100, for 95 % intervals; 0 for none. Rows are
             drawn within splits, the same ones for every detector and every call.
         against: a detector with which each one of the same scores is compared: there are then also columns such as

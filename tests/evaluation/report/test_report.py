@@ -412,7 +412,7 @@ def test_metrics_of_one_s_own_are_beside_the_protocol_s_and_results_are_json(tmp
     assert line["mean"] == pytest.approx(mean)
     assert printed["page"] == str(tmp_path / "out" / "report.html")
     assert any("demo release" in warning for warning in printed["warnings"])
-    evaluated = ud.evaluate(path, digits, CONFIG, metrics=["auroc", load_python(own, "metric")[0]])
+    evaluated = ud.evaluate(path, digits, CONFIG, metrics=["auroc", own])
     of_far = evaluated[(evaluated["detector"] == "mine") & (evaluated["split"] == "mean")]
     assert of_far["fpr_at_90"].item() == pytest.approx(mean)
 
