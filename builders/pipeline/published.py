@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from builders.release.digests import file_sha256, rows_digest
 from builders.release.entries import ConfigEntry, FileEntry, GeneratorEntry, Manifest, PartEntry, SplitEntry
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
-from builders.release.schema import arrow_schema, without_values
+from builders.release.schema import ROLES, arrow_schema, without_values
 from builders.release.tables import read_excluded
 from builders.sources.base import Source
 from builders.storage.files import copy_here
@@ -185,6 +186,15 @@ class Published:
                 for place in enumerate(shards):
                     files.setdefault(key, []).append(RepeatedFile(folder, *place, len(shards), self.copy_file))
         lines = read_excluded(self._listed(self.entry.excluded), self.entry.excluded.sha256)
+        for key, part in self.parts.items():
+            by_rule = Counter[str]()
+            for line in lines:
+                by_rule.update({line.rule: line.images} if line.split == key and line.images else {})
+            if part.excluded_by_rule != by_rule or part.rows + by_rule.total() != part.available:
+                raise BuildError(
+                    f"The manifest of {self.name or self.root} has other numbers of the images that are left out of "
+                    f"{key} than {self.entry.excluded.path}. Fetch the release again."
+                )
         if self.manifest.duplicates is not None:
             self._listed(self.manifest.duplicates)
         return Repeated(
@@ -244,9 +254,25 @@ class Published:
             problem = "other columns than its manifest says, or cells without a value"
         elif rows_digest(rows) != split.digest:
             problem = f"other rows than its manifest says (digest {split.digest})"
+        elif counts := _other_counts(split, rows):
+            problem = f"other numbers of rows than its manifest says ({counts})"
         if problem:
             raise BuildError(f"The published index {split.index.path} has {problem}. Fetch the release again.")
         return rows.replace_schema_metadata(None)
+
+
+def _other_counts(split: SplitEntry, rows: pa.Table) -> str:
+    """Return which rows of a role and source the manifest has other numbers of than the index; empty if none."""
+    listed, counted = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+    for part in split.parts:
+        listed[ROLES.index(part.role), part.source] += part.rows
+    for group in rows.group_by(["role", "source"]).aggregate([([], "count_all")]).to_pylist():
+        counted[group["role"], group["source"]] = group["count_all"]
+    for role, source in sorted({*listed, *counted}):
+        if listed[role, source] != counted[role, source]:
+            numbers = f"{listed[role, source]:,}, and {counted[role, source]:,} in the index"
+            return f"{ROLES[role]} from {one_line(source)}: {numbers}"
+    return ""
 
 
 def _refuse_other_generator(key: str, published: GeneratorEntry, declared: Generator) -> None:

@@ -22,14 +22,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders.storage.files import atomic_path, open_whole, read_regular, refuse_irregular
+from builders.storage.files import atomic_path, copy_here, open_whole, read_regular, refuse_irregular
 from builders.storage.object_path import ObjectPath
+from builders.storage.scratch import scratch_folder
 
 UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 """Exceptions that opening and reading a damaged Parquet file raise."""
 
 _END = 1 << 16
 """Bytes of the end of a Parquet file that pyarrow reads first, which hold the footer of all but wide or long files."""
+
+_STREAMED = 1 << 20
+"""Bytes of the buffer through which a column of a file is streamed."""
+
+_NOT_LISTED = "its SHA-256 is not the one that manifest.json lists"
 
 _BATCH_ROWS = 1 << 14
 """Rows of a batch of an Arrow file, which is what a task reads at least: a megabyte or two of a plan."""
@@ -46,7 +52,7 @@ def open_parquet(path: Path, part: str = "ranges", *, sha256: str = "", **option
         if sha256:
             data = read_regular(path)
             if hashlib.sha256(data).hexdigest() != sha256:
-                raise pa.ArrowInvalid("its SHA-256 is not the one that manifest.json lists")
+                raise pa.ArrowInvalid(_NOT_LISTED)
             return open_bytes(data, **options)
         if isinstance(path, ObjectPath):
             return checked(_requested(path, part, options))
@@ -96,7 +102,30 @@ def checked(opened: pq.ParquetFile) -> pq.ParquetFile:
 
 def open_streamed(path: Path) -> pq.ParquetFile:
     """Open a Parquet file so that columns pass through a small buffer, with memory independent of row groups."""
-    return open_parquet(path, buffer_size=1024 * 1024, pre_buffer=False)
+    return open_parquet(path, buffer_size=_STREAMED, pre_buffer=False)
+
+
+@contextlib.contextmanager
+def open_listed(path: Path, sha256: str) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file that somebody lists with its SHA-256, to be streamed as by `open_streamed`.
+
+    The bytes that are compared are those that are then read: the file stays open, so one that is put in its place does
+    not matter, and one that is written to meanwhile is an error. From a store it is copied first. Raises `UNREADABLE`.
+    """
+    with contextlib.ExitStack() as stack:
+        here = path.absolute()
+        if isinstance(path, ObjectPath):
+            here = stack.enter_context(scratch_folder("read")) / path.name
+            copy_here(path, here)
+        refuse_irregular(path, here.stat().st_mode)
+        opened = stack.enter_context(pa.OSFile(str(here)))
+        before = os.fstat(opened.fileno())
+        if hashlib.file_digest(opened, "sha256").hexdigest() != sha256:
+            raise pa.ArrowInvalid(_NOT_LISTED)
+        yield checked(pq.ParquetFile(opened, buffer_size=_STREAMED, pre_buffer=False))
+        after = os.fstat(opened.fileno())
+        if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+            raise pa.ArrowInvalid("it was written to while it was read")
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:

@@ -7,6 +7,7 @@ The paper calls them covariances; detectors have units of their own, so they are
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -14,6 +15,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import unknown_detection as ud
+from unknown_detection.evaluation.scoring.scores import read_scores
+from unknown_detection.terminal.command_line import run_command_line
 
 
 def correlations(scores: pd.DataFrame, release: str | Path, split: str) -> pd.DataFrame:
@@ -21,7 +24,12 @@ def correlations(scores: pd.DataFrame, release: str | Path, split: str) -> pd.Da
     config, _, name = split.partition("/")
     index = ud.load(release).index([config])
     known = index["id"][index["known"] & (index["split"] == name)]
-    values = scores[scores["id"].isin(known)].pivot(index="id", columns="detector", values="score")
+    chosen = scores[scores["id"].isin(known)]
+    if chosen.empty:
+        raise ud.EvaluationError(
+            f"There are no scores of known rows of {split}. Give another --split or other scores."
+        )
+    values = chosen.pivot(index="id", columns="detector", values="score")
     return values.loc[:, values.std() > 0].corr()
 
 
@@ -37,17 +45,17 @@ def draw(values: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-@click.command()
+@click.command("python examples/papers/broad_correlations.py")
 @click.argument("scores", type=click.Path(exists=True, path_type=Path))
 @click.argument("release")
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--split", default="broad-reference/held_out", show_default=True, help="CONFIG/SPLIT of known rows.")
 def main(scores: Path, release: str, out: Path, split: str) -> None:
     """Draw the correlations of the scores of a file."""
-    values = correlations(pd.read_parquet(scores), release, split)
+    values = correlations(read_scores(scores)[0].to_pandas(), release, split)
     draw(values, f"Correlation of scores on {split}").savefig(out)
     click.echo(values.round(2).to_string())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command_line(main, errors=(ud.EvaluationError, ud.BuildError), stopped="stopped."))

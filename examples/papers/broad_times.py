@@ -10,6 +10,7 @@ random.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +21,7 @@ import pandas as pd
 import torch
 
 import unknown_detection as ud
+from unknown_detection.terminal.command_line import run_command_line
 
 MOST, LONG = 3, 1.0
 """How often something is timed at most, of which the least time counts, and seconds after which it is not again."""
@@ -75,18 +77,20 @@ def forward_passes(features: Any, tested: tuple[str, str], fit: tuple[str, str],
     return pd.Series(passes, name="forward passes")
 
 
-@click.command()
+@click.command("python examples/papers/broad_times.py")
 @click.argument("model")
 @click.argument("release")
 @click.argument("config")
 @click.option("--fit", required=True, help="CONFIG of the training rows that detectors are fitted on.")
+@click.option("--weights", type=click.Path(exists=True), help="The model's weights; without it, published ones.")
 @click.option("--device", default="auto", show_default=True)
-def main(model: str, release: str, config: str, fit: str, device: str) -> None:
+def main(model: str, release: str, config: str, fit: str, weights: str | None, device: str) -> None:
     """Print how many forward passes each detector takes on the test images of CONFIG."""
     keys = (config, "test"), (fit, "train")
-    features = ud.extract(model, release, ["/".join(key) for key in keys], device=device, quiet=False)
+    of: dict[str, Any] = {"weights": weights} if weights else {"pretrained": True}
+    features = ud.extract(model, release, ["/".join(key) for key in keys], device=device, quiet=False, **of)
     click.echo(forward_passes(features, *keys).round(2).to_string())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command_line(main, errors=(ud.EvaluationError, ud.BuildError), stopped="stopped."))

@@ -18,6 +18,7 @@ Where the paper leaves open what a step does, our reading is:
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import click
@@ -26,6 +27,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import unknown_detection as ud
+from unknown_detection.evaluation.scoring.scores import read_scores
+from unknown_detection.terminal.command_line import run_command_line
 
 DETECTOR = "msp"
 """The detector of the paper's graph."""
@@ -113,14 +116,14 @@ def draw(table: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-@click.command()
+@click.command("python examples/papers/facets_graph.py")
 @click.argument("scores", type=click.Path(exists=True, path_type=Path))
 @click.argument("release")
 @click.argument("config")
 @click.argument("out", type=click.Path(path_type=Path))
 def main(scores: Path, release: str, config: str, out: Path) -> None:
     """Draw the transition graph of the MSP scores of a file."""
-    images, stages = prune(transitions(pd.read_parquet(scores), release, config))
+    images, stages = prune(transitions(read_scores(scores)[0].to_pandas(), release, config))
     table = edges(images)
     if table.empty:
         raise click.UsageError(f"No edge is left:\n{stages.to_string(index=False)}")
@@ -133,4 +136,4 @@ def main(scores: Path, release: str, config: str, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command_line(main, errors=(ud.EvaluationError, ud.BuildError), stopped="stopped."))

@@ -10,6 +10,7 @@ good mean and a small variance. The same over OoD sets in place of optimizers sh
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
+
+import unknown_detection as ud
+from unknown_detection.evaluation.files import read_untrusted
+from unknown_detection.terminal.command_line import run_command_line
 
 KEY = ["protocol", "config", "setting", "known", "unknown", "metric", "positive", "rows", "statistic", "fitted_on"]
 """The columns of `figures.parquet` that identify a figure among those of a detector and run."""
@@ -96,7 +101,7 @@ def components(lines: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     lacking = lines[of_figures.transform("size") < lines.groupby(MODEL, dropna=False).ngroups]
     if len(lacking):
         figure = lacking.iloc[0]
-        raise click.ClickException(
+        raise ud.EvaluationError(
             f"Not all models have the figure {figure['metric']} of {figure['config']}, {figure['unknown']}. Evaluate "
             "all models by one protocol on one release."
         )
@@ -112,18 +117,16 @@ def components(lines: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
             yield variant, " + ".join(group["unknown"]), group
 
 
-@click.command()
+@click.command("python examples/papers/optimizer_robustness.py")
 @click.argument("report", type=click.Path(exists=True, path_type=Path))
 @click.option("--metric", default="auroc", show_default=True, help="What is printed, by its name in figures.parquet.")
 @click.option("--rows", default="as_published", show_default=True, help="Kind of rows in figures.parquet.")
 @click.option("--out", type=click.Path(path_type=Path), help="CSV file for the mixtures of all metrics and rows.")
 def main(report: Path, metric: str, rows: str, out: Path | None) -> None:
     """Print the mixtures of a report's models: of each detector (*), and of each training method."""
-    mixed = mixtures(pd.read_parquet(report / "figures.parquet"))
+    mixed = mixtures(read_untrusted(report / "figures.parquet", f"{report}/figures.parquet").to_pandas())
     if mixed.empty:
-        raise click.ClickException(
-            "There are no two training methods with two or more models each. Score more models."
-        )
+        raise ud.EvaluationError("There are no two training methods with two or more models each. Score more models.")
     if out is not None:
         mixed.to_csv(out, index=False)
     shown = mixed[(mixed["metric"] == metric) & (mixed["rows"] == rows)]
@@ -134,4 +137,4 @@ def main(report: Path, metric: str, rows: str, out: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command_line(main, errors=(ud.EvaluationError, ud.BuildError), stopped="stopped."))

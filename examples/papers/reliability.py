@@ -8,6 +8,7 @@ Of MSP, whose score is one minus the confidence. ECE, the expected calibration e
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -16,6 +17,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import unknown_detection as ud
+from unknown_detection.evaluation.scoring.scores import read_scores
+from unknown_detection.terminal.command_line import run_command_line
 
 BINS = 15
 
@@ -30,14 +33,14 @@ def bins(scores: pd.DataFrame, release: str | Path, config: str) -> pd.DataFrame
     return of_bin.mean().assign(rows=of_bin.size())
 
 
-@click.command()
+@click.command("python examples/papers/reliability.py")
 @click.argument("scores", type=click.Path(exists=True, path_type=Path))
 @click.argument("release")
 @click.argument("config")
 @click.argument("out", type=click.Path(path_type=Path))
 def main(scores: Path, release: str, config: str, out: Path) -> None:
     """Draw a reliability diagram of the MSP scores of a file."""
-    values = bins(pd.read_parquet(scores), release, config)
+    values = bins(read_scores(scores)[0].to_pandas(), release, config)
     figure = Figure(figsize=(4, 4), layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], "--", color="grey")
@@ -48,4 +51,4 @@ def main(scores: Path, release: str, config: str, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command_line(main, errors=(ud.EvaluationError, ud.BuildError), stopped="stopped."))

@@ -7,11 +7,16 @@ Draws from `figures.parquet` of a report: gains in points where higher values ar
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 import pandas as pd
 from matplotlib.figure import Figure
+
+import unknown_detection as ud
+from unknown_detection.evaluation.files import read_untrusted
+from unknown_detection.terminal.command_line import run_command_line
 
 BASELINE = "msp"
 LOWER_IS_BETTER = ("aurc", "eaurc", "ece", "fpr", "detection_error", "interpolated_fpr", "least_detection_error")
@@ -26,7 +31,7 @@ def changes(figures: pd.DataFrame, metric: str, unknown: str = "") -> pd.DataFra
         (figures["metric"] == metric) & (figures["rows"] == "as_published") & (figures["statistic"] == "")
     ]
     if BASELINE not in chosen["detector"].to_numpy():
-        raise click.ClickException(f"The report has no {metric} of {BASELINE}. Give another --metric or report.")
+        raise ud.EvaluationError(f"The report has no {metric} of {BASELINE}. Give another --metric or report.")
     chosen = chosen[chosen["unknown"] == (unknown or chosen["unknown"].iloc[0])]
     values = chosen.drop_duplicates(["run", "detector"]).pivot(index="run", columns="detector", values="value")
     baseline = values.pop(BASELINE)
@@ -44,17 +49,19 @@ def draw(changed: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-@click.command()
+@click.command("python examples/papers/unified_changes.py")
 @click.argument("report", type=click.Path(exists=True, path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--metric", default="aurc", show_default=True)
 @click.option("--unknown", default="", help="Name of the unknown rows in figures.parquet. Default: the first.")
 def main(report: Path, out: Path, metric: str, unknown: str) -> None:
     """Draw the changes of a report's figures against MSP."""
-    changed = changes(pd.read_parquet(report / "figures.parquet"), metric, unknown)
+    changed = changes(
+        read_untrusted(report / "figures.parquet", f"{report}/figures.parquet").to_pandas(), metric, unknown
+    )
     draw(changed, f"{metric} against {BASELINE}").savefig(out)
     click.echo(changed.round(2).to_string())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command_line(main, errors=(ud.EvaluationError, ud.BuildError), stopped="stopped."))

@@ -8,6 +8,7 @@ together, and a column for each known class. The paper shows 20 classes that it 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from matplotlib.figure import Figure
 from scipy.special import softmax
 
 import unknown_detection as ud
+from unknown_detection.terminal.command_line import run_command_line
 
 
 def output(number: int) -> Callable[[ud.Features], Any]:
@@ -61,7 +63,7 @@ def draw(means: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-@click.command()
+@click.command("python examples/papers/unified_softmax.py")
 @click.argument("features", type=click.Path(exists=True, path_type=Path))
 @click.argument("release")
 @click.argument("split", metavar="CONFIG/SPLIT")
@@ -76,4 +78,4 @@ def main(features: Path, release: str, split: str, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command_line(main, errors=(ud.EvaluationError, ud.BuildError), stopped="stopped."))

@@ -20,7 +20,7 @@ from builders.release import images
 from builders.release.digests import IDENTITY, file_sha256, rows_digest
 from builders.release.entries import ConfigEntry, SplitEntry
 from builders.release.schema import arrow_schema, without_values
-from builders.storage.parquet import UNREADABLE, open_streamed, row_batches
+from builders.storage.parquet import UNREADABLE, open_listed, open_streamed, row_batches
 from hf_scripts.checks.index_walk import IndexWalk
 from hf_scripts.exports.names import extension
 
@@ -79,9 +79,12 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
 
 
 def read_image_rows(root: Path, key: str, split: SplitEntry) -> Iterator[ImageRow]:
-    """Yield the rows of the split `key` with their images, in order."""
+    """Yield the rows of the split `key` with their images, in order, of the shards that the manifest lists.
+
+    Shards may be replaced after their rows were checked, so each is compared when it is open for the last time.
+    """
     for file in split.data:
-        with _shard(root, file.path) as parquet:
+        with _shard(root, file.path, file.sha256) as parquet:
             for group in range(parquet.num_row_groups):
                 for batch in row_batches(parquet, _BATCH_ROWS, groups=[group]):
                     yield from _rows(batch, key, root)
@@ -105,9 +108,9 @@ def _rows(batch: pa.RecordBatch, key: str, root: Path) -> Iterator[ImageRow]:
 
 
 @contextlib.contextmanager
-def _shard(root: Path, path: str) -> Iterator[pq.ParquetFile]:
+def _shard(root: Path, path: str, sha256: str = "") -> Iterator[pq.ParquetFile]:
     try:
-        with open_streamed(root / path) as parquet:
+        with open_listed(root / path, sha256) if sha256 else open_streamed(root / path) as parquet:
             yield parquet
     except UNREADABLE as error:
         raise _damaged(root, f"Cannot read {root / path}: {first_line(error)}") from error

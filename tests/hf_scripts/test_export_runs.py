@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hf_scripts import export
 from hf_scripts.exports import targets
 from hf_scripts.exports.state import export_lock
 from tests.builders.conftest import files_of
@@ -31,7 +32,7 @@ from tests.hf_scripts.exporting import (
     written,
 )
 from tests.killing import watched_at_renames
-from tests.manifests import manifest_of, rows_in, write_json
+from tests.manifests import entry_of, manifest_of, rows_in, write_json
 from tests.power import Disk
 from tests.sentences import assert_sentence
 
@@ -345,6 +346,15 @@ def damaged_shard(root, key, change):
     pq.write_table(table, path, row_group_size=50)
 
 
+def listed_again(root, key):
+    """Have the manifest list the shard of a split as it is now."""
+    config, name = key.split("/")
+    manifest = manifest_of(root)
+    entry = manifest["configs"][config]["splits"][name]
+    entry["data"] = [entry_of(root, entry["data"][0]["path"])]
+    write_json(root, manifest)
+
+
 def with_image(table, row, change):
     images = table["image"].to_pylist()
     images[row]["bytes"] = change(images[row]["bytes"])
@@ -360,14 +370,15 @@ def test_rows_that_are_not_those_of_the_manifest(copy, tmp_path, capsys):
     assert not list(tmp_path.rglob("*.jpg"))
 
 
+def moved(table):
+    """Rows of which the first is in the class of the second: no digest of rows or images covers classes."""
+    classes = table["class_id"].to_pylist()
+    return samples.with_column(table, "class_id", [classes[1], *classes[1:]])
+
+
 @pytest.mark.parametrize("of_index", [False, True], ids=["shard", "index"])
 def test_classes_that_are_not_those_of_the_manifest(copy, tmp_path, capsys, of_index):
-    """No digest of rows or images covers them: an image was in another class's folder."""
-
-    def moved(table):
-        classes = table["class_id"].to_pylist()
-        return samples.with_column(table, "class_id", [classes[1], *classes[1:]])
-
+    """An image was in another class's folder."""
     if of_index:
         path = copy / splits_of(copy)[TEST]["index"]["path"]
         table = moved(pq.read_table(path))
@@ -380,12 +391,61 @@ def test_classes_that_are_not_those_of_the_manifest(copy, tmp_path, capsys, of_i
     assert not list(tmp_path.rglob("*.jpg"))
 
 
+def test_a_shard_that_is_replaced_after_its_check_is_refused_before_an_image_is_written(
+    copy, tmp_path, capsys, monkeypatch
+):
+    check = export.check_identity
+
+    def checked_and_replaced(*arguments):
+        check(*arguments)
+        damaged_shard(copy, TEST, moved)
+
+    monkeypatch.setattr(export, "check_identity", checked_and_replaced)
+    sentence = refused(capsys, copy, "imagefolder", tmp_path / "out", "--splits", TEST)
+    assert_sentence(sentence, f"data/{TEST}", "SHA-256", "hf_scripts.verify", copy)
+    assert not list(tmp_path.rglob("*.jpg"))
+
+
+def changed_at_its_first_row(root, change, monkeypatch):
+    """Change the shard of `TEST` as soon as a row of it was read."""
+    read, path = export.read_image_rows, root / splits_of(root)[TEST]["data"][0]["path"]
+
+    def reading(release, key, split):
+        rows = read(release, key, split)
+        yield next(rows)
+        if key == TEST:
+            change(path)
+        yield from rows
+
+    monkeypatch.setattr(export, "read_image_rows", reading)
+
+
+def test_a_shard_that_is_replaced_while_it_is_read_is_read_to_its_end(copy, undisturbed, tmp_path, monkeypatch):
+    def replace(path):
+        path.unlink()
+        path.write_bytes(b"another")
+
+    changed_at_its_first_row(copy, replace, monkeypatch)
+    assert run(copy, "imagefolder", tmp_path / "out", *TWO) == 0
+    assert written(tmp_path / "out") == undisturbed["imagefolder"]
+
+
+def test_a_shard_that_is_written_to_while_it_is_read_is_refused(copy, tmp_path, capsys, monkeypatch):
+    damaged_shard(copy, TEST, lambda table: table)  # a file of its own, which is no link
+    listed_again(copy, TEST)
+    changed_at_its_first_row(copy, lambda path: path.write_bytes(path.read_bytes()), monkeypatch)
+    sentence = refused(capsys, copy, "imagefolder", tmp_path / "out", "--splits", TEST)
+    assert_sentence(sentence, f"data/{TEST}", "written to while it was read")
+    assert not (tmp_path / "out" / TEST / "metadata.jsonl").exists()
+
+
 @pytest.mark.parametrize("chosen_format", FORMATS)
 def test_a_damaged_image_stops_the_export_which_goes_on_when_it_is_mended(
     chosen_format, release, copy, undisturbed, tmp_path, capsys
 ):
     out = tmp_path / "out"
     damaged_shard(copy, TEST, lambda table: with_image(table, 200, lambda data: data[:-1] + b"?"))
+    listed_again(copy, TEST)
     sentence = refused(capsys, copy, chosen_format, out, *flags_of(chosen_format))
     row, digest = (table_of(copy, TEST)[name][200].as_py() for name in ("id", "content_sha256"))
     assert_sentence(sentence, row, "content_sha256", digest[:12])

@@ -87,11 +87,10 @@ def test_a_name_that_the_hub_leads_to_another(push, hub, release, name):
     assert hub.commits(REPO) == before
 
 
-def test_the_password_of_a_mirror_is_not_shown(push, hub, release, api):
-    with pytest.MonkeyPatch.context() as patch:  # undone before `api` is
-        patch.setattr("huggingface_hub.constants.ENDPOINT", hub.endpoint.replace("//", "//me:secret@"))
-        patch.delenv("HF_TOKEN")
-        error = push("release").error
+def test_the_password_of_a_mirror_is_not_shown(push, hub, release, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.endpoint.replace("//", "//me:secret@"))
+    monkeypatch.delenv("HF_TOKEN")
+    error = push("release").error
     assert "secret" not in error and hub.endpoint.removeprefix("http://") in error
 
 

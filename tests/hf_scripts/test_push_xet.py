@@ -18,9 +18,10 @@ SHARD = "data/bench/test-00000-of-00001.parquet"
 
 
 @pytest.fixture
-def api(hub, tmp_path):
+def api(hub, tmp_path, monkeypatch):
     with in_process(hub, tmp_path, xet=True) as client:
         yield client
+        monkeypatch.undo()  # as in `tests.hub.fixtures`
 
 
 def test_what_is_published_is_what_is_read(push, hub, release, more):

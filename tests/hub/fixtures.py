@@ -13,10 +13,11 @@ def hub():
 
 
 @pytest.fixture
-def api(hub, tmp_path):
+def api(hub, tmp_path, monkeypatch):
     """A real `HfApi`; all other functions of huggingface_hub and datasets reach the stand-in too."""
     with in_process(hub, tmp_path) as client:
         yield client
+        monkeypatch.undo()  # before the stand-in's token goes, which it would set again
 
 
 @pytest.fixture

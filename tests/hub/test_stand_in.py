@@ -3,6 +3,7 @@
 The tests of `hf_scripts` and of `hf://` sources are worth what the stand-in is.
 """
 
+import os
 import socket
 import subprocess
 import sys
@@ -175,6 +176,18 @@ def test_a_subprocess_knows_no_other_hub(hub, published, tmp_path, monkeypatch):
     path, row = done.stdout.splitlines()
     assert (Path(path).is_relative_to(tmp_path / "hf-home"), row) == (True, "beta-test-0")
     assert hub.commits("org/new")[0].author == "publisher"
+
+
+@pytest.fixture
+def token_of_before(monkeypatch):
+    before = os.environ.get("HF_TOKEN")
+    yield
+    monkeypatch.undo()  # as it is after the test, when this fixture is no more
+    assert os.environ.get("HF_TOKEN") == before
+
+
+def test_a_token_that_a_test_takes_away_does_not_come_back_after_it(token_of_before, monkeypatch, api):
+    monkeypatch.delenv("HF_TOKEN")
 
 
 # 192.0.2.0/24 and example.* are set aside for documentation (RFC 5737, RFC 2606): nobody answers there.

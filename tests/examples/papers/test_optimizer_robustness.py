@@ -3,11 +3,11 @@
 import math
 from statistics import fmean, pvariance
 
-import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import unknown_detection as ud
 from tests.evaluation.made_rows import figure, of_run
 from tests.examples.papers.scripts import run, script
 from unknown_detection.evaluation.report.figures import FILE, tidy, write_figures
@@ -213,7 +213,7 @@ def test_without_duplicates_rows_are_mixed_apart_and_what_is_undefined_for_a_mod
 
 
 def test_what_cannot_be_compared_is_refused_and_too_few_models_have_no_figures():
-    with pytest.raises(click.ClickException, match=r"Not all models have the figure .* far_ood_fashion"):
+    with pytest.raises(ud.EvaluationError, match=r"Not all models have the figure .* far_ood_fashion"):
         mixed({"adam": [[FPR], [FPR]], "sgd": [[FPR], [FPR, AUROC]]})
     assert mixed({"adam": [[FPR], [FPR]], "sgd": [[FPR]]}) == []
     assert mixed({"adam": [[FPR], [FPR]]}) == []
