@@ -58,13 +58,6 @@ def default_workers() -> int:
     return count if count > 1 else 0
 
 
-def _torchvision() -> str:
-    try:
-        return importlib.metadata.version("torchvision")
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
-
-
 def outputs_of(model: Model, images: Any, ids: Sequence[str] = ()) -> Columns:
     """Run a model on images, and return logits, penultimate features and pooled blocks as float32."""
     outputs = model.forward(images)
@@ -146,14 +139,14 @@ class Runner:
         import torch
 
         device = self.model.device
-        cuda = device.startswith("cuda")
+        cuda, torchvision = device.startswith("cuda"), importlib.metadata.version("torchvision")
         return {
             "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
             "batch_size": self.batch_size,
             "threads": torch.get_num_threads() if device == "cpu" else 0,
             "torch": str(torch.__version__),
             "float32": FLOAT32,
-            "images": f"Pillow {PIL.__version__}, libjpeg {features.version('jpg')}, torchvision {_torchvision()}",
+            "images": f"Pillow {PIL.__version__}, libjpeg {features.version('jpg')}, torchvision {torchvision}",
         }
 
     def preprocessing(self, key: Key) -> Preprocessing:
