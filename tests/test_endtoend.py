@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from builders import imagenet_benchmark
+from tests import conftest
 from tests.builders.conftest import build_demo
 from tests.endtoend import is_endtoend, reaches
 from tests.hub.server import Hub
@@ -62,6 +63,8 @@ def test_what_is_not_is_left(function):
 
 
 def marks(request):
+    """The marks of the running test where `-m` leaves out the end-to-end ones."""
+    conftest.pytest_collection_modifyitems(SimpleNamespace(getoption={"markexpr": "not endtoend"}.get), [request.node])
     return {mark.name for mark in request.node.iter_markers()}
 
 
