@@ -9,6 +9,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -248,16 +249,25 @@ def test_a_named_pipe_is_never_opened(copy):
         assert_sentence(refusal(read, load(str(copy)), "bench", "test"), path, "named pipe")
 
 
+def other_role(table):
+    words = pa.array(["x"] * len(table))
+    return table.set_column(table.column_names.index("role"), "role", words).replace_schema_metadata(None)
+
+
 @pytest.mark.parametrize(
     "change",
     [
         lambda table: with_column(table, "content_sha256", ["0" * 64] * len(table)),
+        lambda table: table.drop_columns(["content_sha256"]),
+        lambda table: table.drop_columns(["class_id"]),
+        lambda table: with_column(table, "id", [None] * len(table)),
+        other_role,
         lambda table: with_column(table, "role", [99] * len(table)),
         lambda table: table.slice(0, 0),
     ],
-    ids=["other digests", "other roles", "no rows"],
+    ids=["other digests", "no digest", "no class", "empty ids", "role as text", "no role", "no rows"],
 )
-def test_other_rows_than_those_of_the_split_s_digest(copy, change):
+def test_rows_with_other_columns(copy, change):
     """Whoever writes the index may write its digest, too."""
     change_files(copy, "bench/test", change, files=("index",))
     assert "The rows of bench/test differ from the digest" in refusal(load(str(copy)).rows, "bench", "test")

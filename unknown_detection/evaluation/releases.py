@@ -23,6 +23,7 @@ from builders.release.duplicates import are_too_many
 from builders.release.entries import ConfigEntry, Manifest, SplitEntry
 from builders.release.layout import shard_path
 from builders.release.manifest import MOST_BYTES, parse
+from builders.release.schema import ROLES
 from builders.release.split_names import splits_named
 from builders.storage.files import read_regular
 from unknown_detection.evaluation.duplicates import PAIRS, paired_ids
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 """Config and split."""
+
+_TEXTS = ("id", "content_sha256", "stored", "class_id", "source", "source_id")
+"""The columns of text that every row has."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -137,7 +141,7 @@ class Release:
             entry, key = self._split(config, split), f"{config}/{split}"
             path = f"index/{key}.parquet"
             rows = read_untrusted(self._file(path), f"{path} of {self.name}", sha256=entry.index.sha256)
-            if rows_digest(rows) != entry.digest:
+            if not _are_rows(rows) or rows_digest(rows) != entry.digest:
                 raise EvaluationError(
                     f"The rows of {key} differ from the digest in the manifest of {self.name}. {VERIFY}"
                 )
@@ -283,6 +287,15 @@ def choose_splits(
     with evaluation_errors():
         keys = dict.fromkeys(key for name in names for key in splits_named(name, [*map("/".join, pairs)], where))
     return [(config, split) for config, _, split in (key.partition("/") for key in keys)]
+
+
+def _are_rows(rows: pa.Table) -> bool:
+    """Whether a table has the columns of a release's rows, without empty cells, and roles that there are."""
+    expected = {**dict.fromkeys(_TEXTS, "string"), "label": "int64", "role": "int64"}
+    kinds = {name: str(kind) for name, kind in zip(rows.schema.names, rows.schema.types, strict=True)}
+    if not all(kinds.get(name) == kind and not rows[name].null_count for name, kind in expected.items()):
+        return False
+    return bool(pc.all(pc.is_in(rows["role"], value_set=pa.array(range(len(ROLES)))), min_count=0).as_py())
 
 
 @evaluation_errors()
