@@ -9,7 +9,6 @@ import json
 import platform
 import re
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -157,16 +156,24 @@ def join_runs(
 
 
 def _told_apart(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
-    """Name the training methods of several models of one name and seed by the first run of each, too.
+    """Name the training methods of several models of one name and seed by their digests, too.
 
-    They would be averaged as if they were runs of one method; those that a user named stay as they are.
+    They would be averaged as if they were runs of one method; those that a user named stay as they are. Models of the
+    same weights in other code (`same_model`) are numbered.
     """
-    firsts = [next(of.name for of in runs if same_model(run.about, of.about)) for run in runs]
-    models = {(run.about.model, run.about.seed, first) for run, first in zip(runs, firsts, strict=True)}
-    found = Counter((model, seed) for model, seed, _ in models)
-    several = {model for (model, _), count in found.items() if model and count > 1}
+    firsts = [next(place for place, of in enumerate(runs) if same_model(run.about, of.about)) for run in runs]
+    found: dict[tuple[str, int | None], set[int]] = {}
+    for run, first in zip(runs, firsts, strict=True):
+        found.setdefault((run.about.model, run.about.seed), set()).add(first)
+    several = {model for (model, _), of in found.items() if len(of) > 1}
+
+    def told(run: ScoredRun, first: int) -> ScoredRun:
+        digest = run.about.model_digest
+        number = 1 + sum(runs[of].about.model_digest == digest for of in {*firsts} if of < first)
+        return replace(run, variant=f"{run.variant} {digest[:8]}{f'-{number}' * (number > 1)}")
+
     return [
-        replace(run, variant=f"{run.variant} {first}") if run.variant == run.about.model in several else run
+        told(run, first) if run.variant and run.variant == run.about.model and run.variant in several else run
         for run, first in zip(runs, firsts, strict=True)
     ]
 

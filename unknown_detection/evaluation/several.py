@@ -6,7 +6,7 @@ import io
 import json
 import traceback
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ from typing import Any
 import pandas as pd
 
 from builders.storage.files import write_text
+from builders.storage.text_files import read_csv, read_text_lines
 from unknown_detection.commands import version
 from unknown_detection.evaluation.detectors.own import OwnError, of_the_user
-from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning, first_line, one_line
+from unknown_detection.evaluation.errors import EvaluationError, EvaluationWarning, evaluation_errors, one_line
 from unknown_detection.evaluation.features.store import NEGATIVES, FeatureStore
 from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.models.blueprints import module_name
@@ -25,20 +26,27 @@ from unknown_detection.evaluation.same import same_model
 from unknown_detection.terminal.progress import Log
 from unknown_detection.words import first_few
 
-_COLUMNS: dict[Hashable, Any] = {"model": str, "weights": str, "classes": str, "accuracy": float}
+_COLUMNS = ("model", "weights", "classes", "accuracy")
 """The columns of a list of models in a file: the first one, and what else `extract` takes for one of them."""
 
 
+@evaluation_errors()
 def read_models(path: Path) -> list[dict[str, Any]]:
     """Read a list of models for `run`: a CSV with the column `model`, and others of `_COLUMNS` where needed."""
-    advice = "Write a CSV with the column model and, where needed, weights, classes and the accuracy in percent."
-    try:
-        table = pd.read_csv(path, dtype=_COLUMNS, index_col=False)
-    except ValueError as error:
-        raise EvaluationError(f"Cannot read {path}: {first_line(error)}. {advice}") from error
-    if "model" not in table or {*table} - {*_COLUMNS}:
-        raise EvaluationError(f"{path} has the columns {one_line(', '.join(table))}. {advice}")
-    return [{name: value for name, value in line.items() if pd.notna(value)} for line in table.to_dict("records")]
+    advice = f"Write a CSV with the column model and, where needed, {', '.join(_COLUMNS[1:])}."
+    first = read_text_lines(path, advice)[0].split(",")
+    if others := sorted({*first} - {*_COLUMNS}):
+        raise EvaluationError(f"{path} has the column {one_line(others[0], 60)!r}. {advice}")
+    models: list[dict[str, Any]] = []
+    for number, cells in read_csv(path, [name for name in _COLUMNS if name in {*first, "model"}], advice):
+        given: dict[str, Any] = {name: text for name, text in cells.items() if text}
+        try:
+            models.append(given | ({"accuracy": float(given["accuracy"])} if "accuracy" in given else {}))
+        except ValueError:
+            raise EvaluationError(
+                f"Line {number} of {path} has the accuracy {one_line(given['accuracy'], 60)!r}. Give it in percent."
+            ) from None
+    return models
 
 
 def named(models: Sequence[Any]) -> dict[str, dict[str, Any]]:
