@@ -133,7 +133,7 @@ def find_metrics(asked: str | Callable[..., float] | Iterable[str | Callable[...
         TypeError: it is something else.
     """
     if isinstance(asked, str | None):
-        asked = [name.strip() for name in (asked or "").split(",") if name.strip()]
+        asked = [] if asked is None else [name.strip() for name in asked.split(",")]
     found = [*map(_find_metric, asked if isinstance(asked, Iterable) else [asked])]
     for of in found:
         if of.takes == "rejected":
