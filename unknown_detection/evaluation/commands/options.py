@@ -62,7 +62,7 @@ def combined(*options: Decorator[Any]) -> Decorator[Any]:
 def listed(*names: str, **attributes: Any) -> Decorator[Any]:
     """An option with a comma-separated list, or None; repeated, it adds up."""
     return click.option(
-        *names, multiple=True, callback=lambda context, option, texts: ",".join(texts) or None, **attributes
+        *names, multiple=True, callback=lambda context, option, texts: ",".join(texts) if texts else None, **attributes
     )
 
 
