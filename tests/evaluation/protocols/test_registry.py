@@ -413,14 +413,18 @@ JUDGED = {
     "returned 'auroc'": lambda of: "auroc",
     "has no setting": lambda of: [{name: of[0][name] for name in of[0].keys() - {"setting"}}],
     "has no n_known": lambda of: [{name: of[0][name] for name in of[0].keys() - {"n_known"}}],
+    "has 3 as unknown": lambda of: [of[0] | {"unknown": 3}],
+    "has '0.5' as value": lambda of: [of[0] | {"value": "0.5"}],
+    "'auc' is not a metric": lambda of: [of[0] | {"metric": "auc"}],
     "several figures of cifar, pooled, test, all, auroc": lambda of: of * 2,
 }
 """What a judge of one's own returns, by what is said of it; nearly all were a traceback."""
 
 DECLARED = [
     *({"name": name} for name in (3, "", "a=b", "a,b", "../a", "all")),
-    *({"plots": ("rok",)}, {"tables_by": ["sets"]}, {"tabulated": {"metrics": "auroc"}}),
-    {"shows": [Shown("", {"metrc": "x"})]},
+    *({"drawn": 3}, {"title": None}, {"settings": None}, {"plots": ("rok",)}, {"tables_by": "config"}),
+    *({"tables_by": ["sets"]}, {"tabulated": {"metrics": "auroc"}}, {"shows": Shown("", {})}),
+    *({"shows": [of]} for of in ({"metric": "auroc"}, Shown("", {"metrc": "x"}), Shown("", {"metric": "("}))),
 ]
 
 
@@ -433,6 +437,7 @@ def test_what_is_no_figure_of_a_protocol_of_ones_own_is_named(said):
 
 @pytest.mark.parametrize("number", range(len(DECLARED)))
 def test_a_protocol_that_no_report_could_show_is_not_registered(number, monkeypatch):
+    """One with wrong `settings` was, and ended every later report, of others too, in a traceback."""
     monkeypatch.setattr(registry, "PROTOCOLS", dict(PROTOCOLS))
     with stops(EvaluationError):
         register(own(**DECLARED[number]))

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,7 +19,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation import frame
-from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known, require_name
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    a_kind,
+    one_line,
+    require_kinds,
+    require_known,
+    require_name,
+)
 from unknown_detection.evaluation.metrics.metrics import METRICS, is_redefined
 from unknown_detection.evaluation.metrics.ranking import ONE_SIDED, Ranking
 from unknown_detection.evaluation.scoring.fit_splits import FIT_AND_TUNE_SPLITS
@@ -30,8 +38,17 @@ FIGURE_KEY += ["fitted_on"]
 """The fields that identify a figure among those of a detector and run; the others are `value`, `factor` (by which the
 protocol's paper multiplies it), `n_known`, `n_unknown` and `left_out`."""
 
-_MEASURED = {*FIGURE_KEY, "value", "factor", "n_known", "n_unknown"} - {"rows"}
-"""What a figure of a protocol has; `figures` says of which rows it is."""
+_KINDS = {
+    **dict.fromkeys(("title", "paper", "note"), str),
+    **dict.fromkeys(("judge", "drawn", "absent"), Callable),
+    **dict.fromkeys(("settings", "tabulated"), Mapping),
+    **dict.fromkeys(("shows", "tables_by", "plots", "of_paper"), list | tuple),
+}
+"""The kinds of a protocol's fields."""
+
+_FIGURE: dict[str, Any] = dict.fromkeys((name for name in FIGURE_KEY if name not in ("protocol", "rows")), str)
+_FIGURE |= {"value": Real, "factor": Real, "n_known": Integral, "n_unknown": Integral}
+"""What a figure of a protocol must have, and the kinds; of which protocol and rows it is, others say."""
 
 AS_PUBLISHED = "as_published"
 
@@ -105,24 +122,27 @@ class Protocol:
                 if not lenient:
                     raise
             else:
-                named = {"config": " + ".join(frame.names(part, "config"))}
-                measured += [{**named, **figure, "protocol": self.name} for figure in self._listed(judged)]
-        if lacking := sorted({name for figure in measured for name in _MEASURED - figure.keys()}):
-            raise EvaluationError(
-                f"A figure of the protocol {self.name} has no {lacking[0]}. Take those of measure, which is given "
-                "texts as setting=, known= and unknown=."
-            )
+                measured += self._checked(judged, config=" + ".join(frame.names(part, "config")))
         return measured
 
-    def _listed(self, judged: Any) -> list[Figure]:
-        """Return what a judge gave as a list of figures; its author may have forgotten to return one."""
+    def _checked(self, judged: Any, **named: str) -> list[Figure]:
+        """Return the figures of a user's judge as a list, with what they are of; refuse what none can be shown of."""
         listed = [*judged] if isinstance(judged, Iterable) else [judged]
         if not all(isinstance(figure, Mapping) for figure in listed):
             raise EvaluationError(
                 f"The judge of the protocol {self.name} returned {one_line(repr(judged), 60)}, not a list of figures. "
                 "Return those of measure, measure_each and means, added to one list."
             )
-        return listed
+        figures = [{**named, **figure, "protocol": self.name} for figure in listed]
+        for figure in figures:
+            for name in (name for name, kind in _FIGURE.items() if not isinstance(figure.get(name), kind)):
+                has = f"{one_line(repr(figure[name]), 60)} as {name}" if name in figure else f"no {name}"
+                raise EvaluationError(
+                    f"A figure of the protocol {self.name} has {has}. Take those of measure, which is given texts as "
+                    "setting=, known= and unknown=."
+                )
+            require_known(f"metric for the protocol {self.name}", [figure["metric"]], METRICS)
+        return figures
 
     def shown(self, lines: pd.DataFrame) -> list[pd.DataFrame]:
         """Select the figures of each part of `shows`, with its heading in the column `group`; omits empty parts."""
@@ -278,7 +298,7 @@ def register(protocol: Protocol) -> Protocol:
     registers one on the command line.
 
     Raises:
-        EvaluationError: the name is another protocol's or can be none, or there is no such plot or field of figures.
+        EvaluationError: the name is another protocol's or can be none, or a field is of another kind.
     """
     if not isinstance(protocol, Protocol):
         raise EvaluationError(
@@ -286,9 +306,20 @@ def register(protocol: Protocol) -> Protocol:
         )
     name = protocol.name
     require_name("protocol", name)
+    require_kinds(protocol, f"the protocol {name}", _KINDS)
     require_known(f"plot, for the protocol {name}", protocol.plots, get_args(Plot))
-    for fields in (*(shown.fields for shown in protocol.shows), protocol.tabulated, protocol.tables_by):
+    for shown in protocol.shows:
+        if not isinstance(shown, Shown):
+            raise EvaluationError(f"shows of the protocol {name} has {a_kind(shown)}. List values of Shown.")
+    shows = [shown.fields for shown in protocol.shows]
+    for fields in (*shows, protocol.tabulated, dict.fromkeys(protocol.tables_by, "")):
         require_known(f"field of figures, for the protocol {name}", fields, FIGURE_KEY)
+        try:
+            [*map(re.compile, fields.values())]
+        except re.error as error:
+            raise EvaluationError(
+                f"{error.pattern!r} of the protocol {name} is no regular expression: {error.msg}. Mend it."
+            ) from error
     known = PROTOCOLS.get(name, protocol)
     if name == CHOSEN or (known != protocol and not is_redefined(known.judge, protocol.judge)):
         raise EvaluationError(f"There is a protocol {name} already. Give yours another name.")
