@@ -64,6 +64,14 @@ def test_files_that_unpack_to_gigabytes_are_refused_in_time_and_memory():
         assert text in outcomes[name].message
 
 
+def test_a_refused_table_does_not_touch_the_file_that_is_there(tmp_path):
+    write_scores(tmp_path / "run.parquet", table(), ABOUT)
+    before = (tmp_path / "run.parquet").read_bytes()
+    with stops(EvaluationError):
+        write_scores(tmp_path / "run.parquet", pa.table({"id": ["a"], "score": [float("nan")]}), ABOUT)
+    assert (tmp_path / "run.parquet").read_bytes() == before
+
+
 def test_a_csv_of_ids_and_scores_is_one_detector_named_as_the_file(tmp_path):
     scores, about = read_scores(csv(tmp_path, "score,id\n0.5,00017\n1e-3,b\n"))
     assert about is None

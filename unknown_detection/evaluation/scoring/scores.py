@@ -110,8 +110,10 @@ class _Attrs(Struct):
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
-    """Write the scores that `score` made, atomically; equal arguments produce equal bytes."""
-    table = _with_attrs(scores, msgspec.to_builtins(provenance))
+    """Write a scores file atomically; equal arguments produce equal bytes."""
+    table = _with_attrs(
+        _checked(scores, str(path), {**COLUMNS, "decision": pa.string()}), msgspec.to_builtins(provenance)
+    )
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
