@@ -27,7 +27,7 @@ from builders.release.entries import ConfigEntry, FileEntry, GeneratorEntry, Man
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES, arrow_schema, without_values
-from builders.release.tables import read_excluded
+from builders.release.tables import images_by_rule, read_excluded
 from builders.sources.base import Source
 from builders.storage.files import copy_here
 from builders.storage.parquet import UNREADABLE, read_parquet, spilled
@@ -186,14 +186,13 @@ class Published:
                 for place in enumerate(shards):
                     files.setdefault(key, []).append(RepeatedFile(folder, *place, len(shards), self.copy_file))
         lines = read_excluded(self._listed(self.entry.excluded), self.entry.excluded.sha256)
+        left_out = images_by_rule(lines)
         for key, part in self.parts.items():
-            by_rule = Counter[str]()
-            for line in lines:
-                by_rule.update({line.rule: line.images} if line.split == key and line.images else {})
+            by_rule = left_out[key]
             if part.excluded_by_rule != by_rule or part.rows + by_rule.total() != part.available:
                 raise BuildError(
-                    f"The manifest of {self.name or self.root} has other numbers of the images that are left out of "
-                    f"{key} than {self.entry.excluded.path}. Fetch the release again."
+                    f"The manifest of {self.name or self.root} counts other images that are left out of {key} than "
+                    f"{self.entry.excluded.path} lists. Fetch the release again."
                 )
         if self.manifest.duplicates is not None:
             self._listed(self.manifest.duplicates)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -82,11 +82,9 @@ def write_excluded(
     lines = [] if before is None else [line for line in _parsed(path, before) if line.split not in replaced]
     if others is not None:
         lines = [line for line in lines if line.split in others]
-        counts = {key: Counter[str]() for key in others}
-        for line in lines:
-            counts[line.split][line.rule] += line.images
+        counts = images_by_rule(lines)
         for key, counted in others.items():
-            if key not in replaced and counted is not None and +counts[key] != Counter(counted):
+            if key not in replaced and counted is not None and counts[key] != Counter(counted):
                 raise BuildError(
                     f"{path} has other exclusions of {key} than manifest.json counts. Restore the table, or build "
                     "that split again, too."
@@ -94,6 +92,15 @@ def write_excluded(
     lines = sorted([*lines, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
     text = csv_text([_COLUMNS, *map(attrgetter(*_COLUMNS), lines)])
     replace_unless_changed(path, text.encode("utf-8"), lambda data: data == before)
+
+
+def images_by_rule(lines: Iterable[Exclusion]) -> dict[str, Counter[str]]:
+    """Count the images that are left out, by part and rule; a part without any has an empty counter."""
+    counts = defaultdict[str, Counter[str]](Counter)
+    for line in lines:
+        if line.images:
+            counts[line.split][line.rule] += line.images
+    return counts
 
 
 def parts_beside(declared: Iterable[str], before: ConfigEntry | None) -> dict[str, Mapping[str, int] | None]:

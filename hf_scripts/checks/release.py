@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from builders.card.metadata import front_matter_text
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
 from builders.release.layout import CARD, Layout
-from builders.release.tables import TableError, read_excluded
+from builders.release.tables import TableError, images_by_rule, read_excluded
 from builders.storage.files import read_regular
 from builders.storage.parquet import read_parquet
 from hf_scripts.checks.manifest import is_unfinished
@@ -52,16 +51,14 @@ def check_excluded(root: Path, manifest: Manifest, problems: Problems) -> set[tu
             problems.add("exclusions", f"{path}: cannot be read as a table of exclusions ({reason})")
             continue
         parts = {part.key: part for split in config.splits.values() for part in split.parts}
-        by_rule: dict[str, Counter[str]] = {key: Counter() for key in parts}
+        by_rule = images_by_rule(lines)
         for line in lines:
-            if line.split not in by_rule:
+            if line.split not in parts:
                 if not is_unfinished(root, manifest, line.split.partition(".")[0]):
                     problems.add("exclusions", f"{path}: a line names {line.split}, which is no split of {name}")
-            elif line.images:
-                by_rule[line.split][line.rule] += line.images
-                if drawn := _DRAWN_FOR.match(line.evidence):
-                    pairs = [(line.split.partition(".")[0], key.partition(".")[0]) for key in drawn[1].split(" or ")]
-                    disjoint.update(pair for pair in pairs if pair[1] in keys)
+            elif line.images and (drawn := _DRAWN_FOR.match(line.evidence)):
+                pairs = [(line.split.partition(".")[0], key.partition(".")[0]) for key in drawn[1].split(" or ")]
+                disjoint.update(pair for pair in pairs if pair[1] in keys)
         for key, part in parts.items():
             left_out = by_rule[key].total()
             if part.rows + left_out != part.available:
